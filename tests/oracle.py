@@ -1,0 +1,508 @@
+"""Slow, obvious NumPy transcription of the eight batch-selection methods.
+
+An independent oracle for the fast implementation: float64, plain loops, and the *full* history of
+every instance instead of rings and running moments. Section numbers are those of the selection
+specification. Epochs ``t`` are 1-based; ``e = t - 2`` is the 0-based index of the epoch that has
+just finished when the distribution of epoch ``t`` is made (``reference`` preset, section 5).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+def entropy(p: npt.ArrayLike) -> Array:
+    """Binary entropy in bits, 0 log 0 = 0 (2.3, 2.7; paper Eq. current_uncertain)."""
+    one = np.asarray(p, dtype=np.float64)
+    return -sum(x * np.log2(np.where(x > 0.0, x, 1.0)) for x in (one, 1.0 - one))
+
+
+def bce(p: Array, y: Array) -> Array:
+    """Binary cross-entropy of every pair, p clamped to [1e-7, 1 - 1e-7] (1.1)."""
+    p = np.minimum(np.maximum(p, 1e-7), 1.0 - 1e-7)
+    return np.asarray(-(y * np.log(p) + (1.0 - y) * np.log(1.0 - p)))
+
+
+def binary(p: Array) -> Array:
+    """yb = 1[p > 0.5], strict (1.1)."""
+    return (p > 0.5).astype(np.float64)
+
+
+def min_max(w: Array) -> Array:
+    """wn of 1.4; all zeros if the weights are equal."""
+    span = w.max() - w.min()
+    return np.asarray((w - w.min()) / span if span > 1e-12 else np.zeros_like(w))
+
+
+def quantise(wn: Array, reference: bool = False) -> list[int]:
+    """Quantisation index Q (1.4); ``reference``: no 1e-9 guard, range 1..n (5 b, b3)."""
+    n = len(wn)
+    if reference:
+        return [min(max(math.ceil((1.0 - x) / (1.0 / n)), 1), n) for x in wn]
+    return [min(max(math.ceil((1.0 - x) * n - 1e-9), 0), n) for x in wn]
+
+
+def sampling(w: Array, s: float, reference: bool = False) -> Array:
+    """Instance weights -> sampling probabilities (1.4; paper Eq. probability)."""
+    z = np.array([math.exp(-math.log(s) * k / len(w)) for k in quantise(min_max(w), reference)])
+    return np.asarray(z / z.sum())
+
+
+def pressure(t: int, epochs: int, warmup: int, start: float = 100.0) -> float:
+    """Selection pressure s(t) (1.5), 1 beyond the last epoch."""
+    if t > epochs:
+        return 1.0
+    share = 0.0 if epochs == warmup + 1 else (t - warmup - 1) / (epochs - warmup - 1)
+    return max(float(start * (1.0 / start) ** share), 1.0)
+
+
+def p_beta(
+    t: float,
+    mix: Sequence[float] = (0.7, 0.3),
+    mix_epochs: Sequence[float] = (30, 70),
+    schedule: str = "linear",
+) -> float:
+    """Mixing coefficient (2.8; paper Eq. linear_schedule_p; ablation K), clamped outside."""
+    (first, last), (t0, t1) = mix, mix_epochs
+    if t0 == t1:
+        return first if t < t0 else last
+    share = (min(max(t, t0), t1) - t0) / (t1 - t0)
+    if schedule == "exp":  # first * (last / first) ** share, also defined for first = 0
+        return float(first ** (1.0 - share) * last**share)
+    return first + share * (last - first)
+
+
+def nearest(features: Array, k: int, exclude_self: bool = True) -> list[list[int]]:
+    """The k nearest rows by Euclidean distance, ties by lower index, self out by index (1.7)."""
+    found = []
+    for i, x in enumerate(features):
+        order = sorted((float(((x - z) ** 2).sum()), m) for m, z in enumerate(features))
+        found.append([m for _, m in order if not (exclude_self and m == i)][:k])
+    return found
+
+
+def selective_mask(
+    labels: npt.ArrayLike, keys: npt.ArrayLike, target: float = 0.5, cap: float | None = None
+) -> Array:
+    """Balance: loss weights V of one batch (2.5); the smallest keys of the majority are kept."""
+    y, key = np.asarray(labels), np.asarray(keys)
+    b, q = y.shape
+    v = np.ones((b, q))
+    for j in range(q):
+        positives = [i for i in range(b) if y[i, j] == 1]
+        negatives = [i for i in range(b) if y[i, j] == 0]
+        if abs(len(positives) - target * b) < 1e-9:
+            continue
+        if len(positives) > target * b:
+            majority, minority, share = positives, negatives, target
+        else:
+            majority, minority, share = negatives, positives, 1.0 - target
+        kept = sorted(majority, key=lambda i: (key[i, j], i))[: math.floor(share * b + 0.5)]
+        for i in majority:
+            v[i, j] = 1.0 if i in kept else 0.0
+        for i in minority:
+            v[i, j] = (1.0 - share) * b / len(minority)
+    return v if cap is None else np.minimum(v, cap)
+
+
+class Oracle:
+    """One method; state advanced by observe, distribution for epoch t by probabilities(t)."""
+
+    paper: ClassVar[dict[str, Any]] = {}  # options and their defaults
+    changes: ClassVar[dict[str, Any]] = {}  # defaults that differ in ``reference``
+
+    def __init__(
+        self,
+        labels: npt.ArrayLike,
+        features: npt.ArrayLike | None = None,
+        *,
+        batch_size: int = 128,
+        epochs: int = 100,
+        warmup: int = 10,
+        preset: str = "paper",
+        **options: Any,
+    ) -> None:
+        if preset not in ("paper", "reference") or not set(options) <= set(self.paper):
+            raise TypeError(f"unknown preset or option: {preset}, {sorted(options)}")
+        self.reference = preset == "reference"
+        given = {name: value for name, value in options.items() if value is not None}
+        self.options = {**self.paper, **(self.changes if self.reference else {}), **given}
+        self.labels = np.asarray(labels, dtype=np.float64)
+        self.features = None if features is None else np.asarray(features, dtype=np.float64)
+        self.n, self.q = self.labels.shape
+        self.batch_size, self.epochs, self.warmup = batch_size, epochs, warmup
+        # Every prediction of every instance, in order of visits (1.2).
+        self.history: list[list[Array]] = [[] for _ in range(self.n)]
+        self.setup()
+
+    def setup(self) -> None:
+        """Static part and initial state."""
+
+    def observe(self, ids: Sequence[int], probs: npt.ArrayLike) -> None:
+        """Append one prediction to each row of ids; no other row changes."""
+        rows = np.array(probs, dtype=np.float64)
+        if rows.shape != (len(ids), self.q) or len(set(ids)) != len(ids):
+            raise ValueError("observe needs distinct ids and one row of probabilities for each")
+        if not np.isfinite(rows).all():
+            raise ValueError("non-finite probability")
+        for i, p in zip(ids, rows, strict=True):
+            self.history[i].append(p)
+
+    def weights(self, t: int) -> dict[str, Array]:
+        """Named instance weights before min-max, as of now."""
+        return {}
+
+    def label_weights(self, t: int) -> dict[str, Array]:
+        """Label weights (D2ACE only)."""
+        return {}
+
+    def pressure(self, t: int) -> float:
+        """s(t) (1.5), or the schedule of the authors' code; 1 beyond the last epoch."""
+        if self.reference and t <= self.epochs:
+            return max(self.reference_pressure(t, t - 2, self.options["pressure"]), 1.0)
+        return pressure(t, self.epochs, self.warmup, self.options["pressure"])
+
+    def reference_pressure(self, t: int, e: int, s0: float) -> float:
+        """Pressure of section 5; as ``paper`` where that section names none."""
+        return pressure(t, self.epochs, self.warmup, s0)
+
+    def uniform(self) -> Array:
+        """1/n for every row."""
+        return np.full(self.n, 1.0 / self.n)
+
+    def probabilities(self, t: int) -> Array:
+        """P for epoch t; uniform in warm-up (1.3)."""
+        return self.uniform() if t <= self.warmup else self.selective(t)
+
+    def selective(self, t: int) -> Array:
+        """P for a selective epoch: the quantisation index of the only weight (1.4)."""
+        (w,) = self.weights(t).values()
+        return sampling(w, self.pressure(t))
+
+    def last(self) -> Array:
+        """Most recent probabilities, 0.5 for rows never visited."""
+        return np.array([h[-1] if h else np.full(self.q, 0.5) for h in self.history])
+
+    def uncertainty(self) -> Array:
+        """U = lambda1 E + (1 - lambda1) D (2.7; paper Eqs. current_uncertain .. u_metric)."""
+        d = np.zeros((self.n, self.q))
+        for i in range(self.n):
+            steps = [abs(b - a) for a, b in pairwise(self.history[i][-self.options["window"] :])]
+            if steps:
+                d[i] = sum(steps) / len(steps)
+        trade = self.options["trade_off"]
+        return np.asarray(trade * entropy(self.last()) + (1.0 - trade) * d)
+
+
+class RandomOracle(Oracle):
+    """2.1: a uniform shuffle in every epoch."""
+
+    def selective(self, t: int) -> Array:
+        return self.uniform()
+
+
+class ActiveOracle(Oracle):
+    """2.2: variance of all predictions so far plus its confidence term."""
+
+    paper: ClassVar = {"pressure": 100.0, "ddof": 1}
+    changes: ClassVar = {"pressure": 10.0}
+
+    def reference_pressure(self, t: int, e: int, s0: float) -> float:
+        return float(s0 ** (1.0 - e / 100.0))
+
+    def weights(self, t: int) -> dict[str, Array]:
+        w = np.zeros(self.n)
+        for i, visits in enumerate(self.history):
+            if len(visits) >= 2:
+                var = np.var(visits, axis=0, ddof=self.options["ddof"])
+                w[i] = np.sqrt(var + var**2 / (len(visits) - 1)).sum()
+        return {"variance": w}
+
+
+class RecentOracle(ActiveOracle):
+    """2.3: entropy of the last n_t binary predictions; pressure of ``reference`` as Active."""
+
+    paper: ClassVar = {"pressure": 100.0, "window": 5}
+
+    def weights(self, t: int) -> dict[str, Array]:
+        w = np.zeros(self.n)
+        for i, visits in enumerate(self.history):
+            bits = [binary(p) for p in visits[-self.options["window"] :]]
+            if bits:
+                w[i] = entropy(sum(bits) / len(bits)).sum()
+        return {"entropy": w}
+
+
+class DIHCLOracle(Oracle):
+    """2.4: moving average of the change between visits; no quantisation, no pressure."""
+
+    paper: ClassVar = {"metric": "dloss", "gamma": 0.95, "gamma_on": "new", "scale": "mean"}
+
+    def setup(self) -> None:
+        self.learning_rate = 1.0
+        self.drawn_probabilities = self.uniform()  # pi; the driver sets it when an epoch starts
+        self.rate_sum = 0.0  # Lam
+        self.rate_last = np.zeros(self.n)  # Lam_last
+        self.r = np.ones(self.n)
+
+    def observe(self, ids: Sequence[int], probs: npt.ArrayLike) -> None:
+        super().observe(ids, probs)
+        gamma = self.options["gamma"]
+        if self.options["gamma_on"] == "old":
+            gamma = 1.0 - gamma
+        for i in ids:
+            if len(self.history[i]) >= 2:
+                old, new = self.history[i][-2:]
+                if self.options["metric"] == "flip":
+                    a = abs(binary(new) - binary(old)).sum()
+                else:
+                    a = abs(bce(new, self.labels[i]) - bce(old, self.labels[i])).sum()
+                a = a / max(self.rate_sum - self.rate_last[i], 1e-12)
+                a = a / (self.n * self.drawn_probabilities[i])
+                self.r[i] = gamma * a + (1.0 - gamma) * self.r[i]
+            self.rate_last[i] = self.rate_sum
+        self.rate_sum += self.learning_rate
+
+    def weights(self, t: int) -> dict[str, Array]:
+        return {"hardness": self.r.copy()}
+
+    def selective(self, t: int) -> Array:
+        if self.r.mean() < 1e-300:
+            return self.uniform()
+        if self.options["scale"] == "literal":
+            logits = math.sqrt(2.0 * math.log(self.n) / self.n) * self.r
+            logits = logits - logits.max()
+        else:
+            u = self.r / self.r.mean()
+            logits = np.maximum(u - u.max(), -50.0)
+        return np.asarray(np.exp(logits) / np.exp(logits).sum())
+
+
+class BalanceOracle(Oracle):
+    """2.5: uniform batches with a loss mask (see selective_mask), or static weights."""
+
+    paper: ClassVar = {"mode": "mask", "target": 0.5, "cap": None, "pressure": 100.0}
+    changes: ClassVar = {"mode": "shuffle"}  # 5: the code only shuffles
+
+    def weights(self, t: int) -> dict[str, Array]:
+        if self.options["mode"] != "sample":
+            return {}
+        w, tau, share = np.zeros(self.n), self.options["target"], self.labels.mean(axis=0)
+        for j in range(self.q):
+            if 0.0 < share[j] < 1.0:
+                y = self.labels[:, j]
+                w += y * tau / share[j] + (1.0 - y) * (1.0 - tau) / (1.0 - share[j])
+        return {"imbalance": w}
+
+    def selective(self, t: int) -> Array:
+        return super().selective(t) if self.options["mode"] == "sample" else self.uniform()
+
+
+class HardImbOracle(Oracle):
+    """2.6: static local imbalance times the last loss."""
+
+    paper: ClassVar = {"pressure": 100.0, "neighbors": 5}
+    changes: ClassVar = {"pressure": 8.0}
+
+    def setup(self) -> None:
+        y, around = self.labels, self.options["neighbors"]
+        if isinstance(around, (int, np.integer)):
+            blank: list[list[int]] = [[] for _ in range(self.n)]
+            around = blank if self.features is None else nearest(self.features, int(around))
+        count = y.sum(axis=0)
+        ratio = {j: count.max() / count[j] for j in range(self.q) if count[j] > 0}  # IR
+        minority = [j for j in ratio if ratio[j] > sum(ratio.values()) / len(ratio) + 1e-12]
+        self.imbalance = np.ones(self.n)  # W
+        for j in minority:
+            kept = np.zeros(self.n)  # Bk, column j
+            for i in range(self.n):
+                if y[i, j] == 1 and len(around[i]) > 0:
+                    share = sum(1 for m in around[i] if y[m, j] == 0) / len(around[i])  # B
+                    kept[i] = share if 0.0 < share < 1.0 else 0.0
+            if kept.sum() > 0.0:
+                self.imbalance += kept / kept.sum()
+        self.table = np.ones(self.n)  # reference: s^(index/n), 1 until observed
+
+    def observe(self, ids: Sequence[int], probs: npt.ArrayLike) -> None:
+        super().observe(ids, probs)
+        w = self.weights(0)["hardness"]  # after storing the batch
+        for i in ids:
+            index = min(math.ceil(self.n * (w[i] / w.max())), self.n)
+            self.table[i] = self.options["pressure"] ** (index / self.n)
+
+    def weights(self, t: int) -> dict[str, Array]:
+        loss = bce(self.last(), self.labels)  # ln 2 per label where never observed
+        return {"hardness": self.imbalance * (loss.mean(1) if self.reference else loss.sum(1))}
+
+    def selective(self, t: int) -> Array:
+        return self.table / self.table.sum() if self.reference else super().selective(t)
+
+
+class MLUncOracle(Oracle):
+    """2.7: uncertainty enhanced by mutual information between labels."""
+
+    paper: ClassVar = {"pressure": 100.0, "window": 5, "trade_off": 0.5, "mi_norm": "row_max"}
+    changes: ClassVar = {"pressure": 8.0}
+
+    def reference_pressure(self, t: int, e: int, s0: float) -> float:
+        return float(s0 ** ((e - 10) / 90.0))  # arguments swapped: it rises
+
+    def bins(self, u: Array) -> npt.NDArray[np.int64]:
+        """g: five equal bins on [0, 1]."""
+        return np.minimum(np.floor(5.0 * u), 4.0).astype(np.int64)
+
+    def mutual_information(self, g: npt.NDArray[np.int64], j: int, k: int) -> float:
+        """Plug-in estimate in nats; MI_jj is the entropy h_j."""
+        joint = np.zeros((5, 5))
+        for i in range(self.n):
+            joint[g[i, j], g[i, k]] += 1.0 / self.n
+        total = 0.0
+        for a, c in zip(*np.nonzero(joint), strict=True):
+            both, one, other = joint[a, c], joint[a].sum(), joint[:, c].sum()
+            total += both * math.log(both / (one * other))
+        return total
+
+    def correlation(self, u: Array) -> Array:
+        """C, with unit diagonal, scaled as mi_norm says."""
+        g, norm, c = self.bins(u), self.options["mi_norm"], np.eye(self.q)
+        for j in range(self.q):
+            for k in range(self.q):
+                if j != k:
+                    c[j, k] = max(self.mutual_information(g, j, k), 0.0)
+                if j != k and norm == "sqrt":
+                    h = self.mutual_information(g, j, j) * self.mutual_information(g, k, k)
+                    c[j, k] = c[j, k] / math.sqrt(h) if h > 1e-24 else 0.0
+        return np.array([row / row.max() for row in c]) if norm == "row_max" else c
+
+    def weights(self, t: int) -> dict[str, Array]:
+        u = self.uncertainty()
+        if self.reference:  # 5: C all ones, U binned to .1 .3 .. .9 from e = 5
+            u = (2.0 * self.bins(u) + 1.0) / 10.0 if t - 2 >= 5 else u
+            return {"uncertainty": self.q * u.sum(axis=1)}
+        return {"uncertainty": (u @ self.correlation(u)).sum(axis=1)}  # R = U C
+
+
+class D2ACEOracle(Oracle):
+    """2.8: mixture of an uncertainty and a hardness distribution."""
+
+    paper: ClassVar = {
+        **{"pressure": 100.0, "window": 5, "trade_off": 0.5, "flip_smoothing": 0.7},
+        **{"neighbors": 6, "include_self": True, "mix": (0.7, 0.3), "mix_epochs": (30, 70)},
+        **{"mix_schedule": "linear", "scale_schedule": False, "label_weight": "exp"},
+        **{"correlation": "cosine", "weight_transform": "none", "hardness_loss": "bce"},
+    }
+    changes: ClassVar = {"pressure": 8.0, "mix_epochs": (10, 70), "hardness_loss": "two_minus_prob"}
+
+    def setup(self) -> None:
+        around, own = self.options["neighbors"], self.options["include_self"]
+        if isinstance(around, (int, np.integer)) and self.features is None:
+            around = [[i] for i in range(self.n)]
+        elif isinstance(around, (int, np.integer)) and self.reference and own:
+            # 5 j: K + 1 nearest of the set including itself, which may drop out
+            around = nearest(self.features, int(around) + 1, exclude_self=False)
+        else:
+            if isinstance(around, (int, np.integer)):
+                around = nearest(self.features, int(around))
+            # self joins; it stands alone when there is no neighbour (K = 0)
+            around = [[*row, i] if own or len(row) == 0 else row for i, row in enumerate(around)]
+        self.context = np.zeros((self.n, self.q))  # Z
+        for i in range(self.n):
+            for j in range(self.q):
+                self.context[i, j] = float(any(self.labels[m, j] == 1 for m in around[i]))
+
+    def reference_pressure(self, t: int, e: int, s0: float) -> float:
+        return s0 if e < 10 else float(s0 ** (1.0 - (e - 10) / (self.epochs - 10)))
+
+    def mixing(self, t: int) -> float:
+        """p_beta(t); ``reference`` reads the schedule at e = t - 2 (5 g)."""
+        span, epoch = self.options["mix_epochs"], t - 2 if self.reference else t
+        if self.options["scale_schedule"]:
+            span = [x * self.epochs / 100.0 for x in span]
+        return p_beta(epoch, self.options["mix"], span, self.options["mix_schedule"])
+
+    def flips(self) -> Array:
+        """fbar (paper Eq. ema_flip); ``reference``: differences of probabilities (5 c)."""
+        smooth, fbar = self.options["flip_smoothing"], np.zeros((self.n, self.q))
+        for i, visits in enumerate(self.history):
+            for old, new in pairwise(visits):
+                f = abs(new - old) if self.reference else abs(binary(new) - binary(old))
+                fbar[i] = smooth * f + (1.0 - smooth) * fbar[i]
+        return fbar
+
+    def hardness(self) -> Array:
+        """H = l (1 - fbar) (paper Eq. hard; 5 d)."""
+        loss = bce(self.last(), self.labels)
+        if self.options["hardness_loss"] == "prob":
+            loss = 1.0 - np.exp(-loss)
+        elif self.options["hardness_loss"] == "two_minus_prob":
+            loss = 2.0 - np.exp(-loss)
+        return np.asarray(loss * (1.0 - self.flips()))
+
+    def label_weight(self, a: Array) -> Array:
+        """v of one metric (paper Eqs. label_weight1, label_weight2; ablations G, I)."""
+        half = (a.mean(axis=0) + a.std(axis=0)) / 2.0
+        if self.options["label_weight"] == "none":
+            return np.ones(self.q)
+        return half if self.options["label_weight"] == "linear" else np.exp(half)
+
+    def correlation(self, m: Array) -> Array:
+        """C of the masked metric (paper Eq. C_A; 5 a, e)."""
+        scaled = np.zeros_like(m)
+        for j in range(self.q):
+            norm = math.sqrt((m[:, j] ** 2).sum())
+            if self.reference:
+                scaled[:, j] = m[:, j] / (norm + 1e-8)
+            elif norm >= 1e-12:
+                scaled[:, j] = m[:, j] / norm
+        c = scaled.T @ scaled
+        return np.array([row / (row.sum() + 1e-8) for row in c]) if self.reference else c
+
+    def enhancement(self, a: Array) -> Array:
+        """phi of one metric (paper Eq. Q_A; 5 e2, l; ablation H)."""
+        phi, m = np.zeros(self.n), self.labels * a
+        if self.options["correlation"] == "none":
+            return phi
+        c, v = self.correlation(m), self.label_weight(a)
+        for i in range(self.n):
+            for j in range(self.q):
+                if self.reference:
+                    phi[i] += m[i, j] * v[j] * sum(self.context[i] * c[j])
+                else:
+                    phi[i] += m[i, j] * sum(self.context[i] * c[:, j])
+        return phi
+
+    def metrics(self) -> dict[str, Array]:
+        """The two metric matrices U and H."""
+        return {"uncertainty": self.uncertainty(), "hardness": self.hardness()}
+
+    def label_weights(self, t: int) -> dict[str, Array]:
+        return {name: self.label_weight(a) for name, a in self.metrics().items()}
+
+    def weights(self, t: int) -> dict[str, Array]:
+        found = {}
+        for name, a in self.metrics().items():
+            w = (a * self.label_weight(a)).sum(axis=1) + self.enhancement(a)  # delta + phi
+            # ablation J
+            found[name] = np.exp(w - w.max()) if self.options["weight_transform"] == "exp" else w
+        return found
+
+    def selective(self, t: int) -> Array:
+        w, s, p = self.weights(t), self.pressure(t), self.mixing(t)
+        by_u = sampling(w["uncertainty"], s, self.reference)
+        by_h = sampling(w["hardness"], s, self.reference)
+        return p * by_u + (1.0 - p) * by_h  # paper Eq. sampling_prob
+
+
+ORACLES: dict[str, type[Oracle]] = {
+    **{"random": RandomOracle, "active": ActiveOracle, "recent": RecentOracle},
+    **{"dihcl": DIHCLOracle, "balance": BalanceOracle, "hard_imb": HardImbOracle},
+    **{"ml_unc": MLUncOracle, "d2ace": D2ACEOracle},
+}
