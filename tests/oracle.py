@@ -22,7 +22,7 @@ Array = npt.NDArray[np.float64]
 def entropy(p: npt.ArrayLike) -> Array:
     """Binary entropy in bits, 0 log 0 = 0 (2.3, 2.7; paper Eq. current_uncertain)."""
     one = np.asarray(p, dtype=np.float64)
-    return -sum(x * np.log2(np.where(x > 0.0, x, 1.0)) for x in (one, 1.0 - one))
+    return np.asarray(-sum(x * np.log2(np.where(x > 0.0, x, 1.0)) for x in (one, 1.0 - one)))
 
 
 def bce(p: Array, y: Array) -> Array:
@@ -64,18 +64,13 @@ def pressure(t: int, epochs: int, warmup: int, start: float = 100.0) -> float:
     return max(float(start * (1.0 / start) ** share), 1.0)
 
 
-def p_beta(
-    t: float,
-    mix: Sequence[float] = (0.7, 0.3),
-    mix_epochs: Sequence[float] = (30, 70),
-    schedule: str = "linear",
-) -> float:
+def p_beta(t: float, mix: Sequence[float], span: Sequence[float], kind: str = "linear") -> float:
     """Mixing coefficient (2.8; paper Eq. linear_schedule_p; ablation K), clamped outside."""
-    (first, last), (t0, t1) = mix, mix_epochs
+    (first, last), (t0, t1) = mix, span
     if t0 == t1:
         return first if t < t0 else last
     share = (min(max(t, t0), t1) - t0) / (t1 - t0)
-    if schedule == "exp":  # first * (last / first) ** share, also defined for first = 0
+    if kind == "exp":  # first * (last / first) ** share, also defined for first = 0
         return float(first ** (1.0 - share) * last**share)
     return first + share * (last - first)
 
@@ -106,10 +101,9 @@ def selective_mask(
         else:
             majority, minority, share = negatives, positives, 1.0 - target
         kept = sorted(majority, key=lambda i: (key[i, j], i))[: math.floor(share * b + 0.5)]
-        for i in majority:
-            v[i, j] = 1.0 if i in kept else 0.0
-        for i in minority:
-            v[i, j] = (1.0 - share) * b / len(minority)
+        v[majority, j] = 0.0
+        v[kept, j] = 1.0
+        v[minority, j] = (1.0 - share) * b / max(len(minority), 1)
     return v if cap is None else np.minimum(v, cap)
 
 
@@ -183,9 +177,17 @@ class Oracle:
         return self.uniform() if t <= self.warmup else self.selective(t)
 
     def selective(self, t: int) -> Array:
-        """P for a selective epoch: the quantisation index of the only weight (1.4)."""
-        (w,) = self.weights(t).values()
-        return sampling(w, self.pressure(t))
+        """P for a selective epoch: the quantisation index (1.4), uniform without weights."""
+        found = list(self.weights(t).values())
+        return sampling(found[0], self.pressure(t)) if found else self.uniform()
+
+    def neighborhood(self) -> list[list[int]]:
+        """Rows around each instance, itself excluded: given, none, or found (1.7)."""
+        if np.ndim(self.options["neighbors"]) == 2:
+            return [[int(m) for m in row] for row in self.options["neighbors"]]
+        if self.features is None:
+            return [[] for _ in range(self.n)]
+        return nearest(self.features, self.options["neighbors"])
 
     def last(self) -> Array:
         """Most recent probabilities, 0.5 for rows never visited."""
@@ -203,10 +205,7 @@ class Oracle:
 
 
 class RandomOracle(Oracle):
-    """2.1: a uniform shuffle in every epoch."""
-
-    def selective(self, t: int) -> Array:
-        return self.uniform()
+    """2.1: a uniform shuffle in every epoch; no weights, no options."""
 
 
 class ActiveOracle(Oracle):
@@ -302,9 +301,6 @@ class BalanceOracle(Oracle):
                 w += y * tau / share[j] + (1.0 - y) * (1.0 - tau) / (1.0 - share[j])
         return {"imbalance": w}
 
-    def selective(self, t: int) -> Array:
-        return super().selective(t) if self.options["mode"] == "sample" else self.uniform()
-
 
 class HardImbOracle(Oracle):
     """2.6: static local imbalance times the last loss."""
@@ -313,18 +309,15 @@ class HardImbOracle(Oracle):
     changes: ClassVar = {"pressure": 8.0}
 
     def setup(self) -> None:
-        y, around = self.labels, self.options["neighbors"]
-        if isinstance(around, (int, np.integer)):
-            blank: list[list[int]] = [[] for _ in range(self.n)]
-            around = blank if self.features is None else nearest(self.features, int(around))
+        y, around = self.labels, self.neighborhood()
         count = y.sum(axis=0)
         ratio = {j: count.max() / count[j] for j in range(self.q) if count[j] > 0}  # IR
-        minority = [j for j in ratio if ratio[j] > sum(ratio.values()) / len(ratio) + 1e-12]
+        minority = [j for j in ratio if ratio[j] > sum(ratio.values()) / len(ratio)]
         self.imbalance = np.ones(self.n)  # W
         for j in minority:
             kept = np.zeros(self.n)  # Bk, column j
             for i in range(self.n):
-                if y[i, j] == 1 and len(around[i]) > 0:
+                if y[i, j] == 1 and around[i]:
                     share = sum(1 for m in around[i] if y[m, j] == 0) / len(around[i])  # B
                     kept[i] = share if 0.0 < share < 1.0 else 0.0
             if kept.sum() > 0.0:
@@ -355,24 +348,19 @@ class MLUncOracle(Oracle):
     def reference_pressure(self, t: int, e: int, s0: float) -> float:
         return float(s0 ** ((e - 10) / 90.0))  # arguments swapped: it rises
 
-    def bins(self, u: Array) -> npt.NDArray[np.int64]:
-        """g: five equal bins on [0, 1]."""
-        return np.minimum(np.floor(5.0 * u), 4.0).astype(np.int64)
-
-    def mutual_information(self, g: npt.NDArray[np.int64], j: int, k: int) -> float:
+    def mutual_information(self, g: Array, j: int, k: int) -> float:
         """Plug-in estimate in nats; MI_jj is the entropy h_j."""
-        joint = np.zeros((5, 5))
-        for i in range(self.n):
-            joint[g[i, j], g[i, k]] += 1.0 / self.n
         total = 0.0
-        for a, c in zip(*np.nonzero(joint), strict=True):
-            both, one, other = joint[a, c], joint[a].sum(), joint[:, c].sum()
-            total += both * math.log(both / (one * other))
+        for a in range(5):
+            for c in range(5):
+                p_a, p_c = np.mean(g[:, j] == a), np.mean(g[:, k] == c)
+                p_ac = np.mean((g[:, j] == a) & (g[:, k] == c))
+                total += p_ac * math.log(p_ac / (p_a * p_c)) if p_ac > 0.0 else 0.0
         return total
 
-    def correlation(self, u: Array) -> Array:
-        """C, with unit diagonal, scaled as mi_norm says."""
-        g, norm, c = self.bins(u), self.options["mi_norm"], np.eye(self.q)
+    def correlation(self, g: Array) -> Array:
+        """C from the bins g, with unit diagonal, scaled as mi_norm says."""
+        norm, c = self.options["mi_norm"], np.eye(self.q)
         for j in range(self.q):
             for k in range(self.q):
                 if j != k:
@@ -384,39 +372,33 @@ class MLUncOracle(Oracle):
 
     def weights(self, t: int) -> dict[str, Array]:
         u = self.uncertainty()
+        g = np.minimum(np.floor(5.0 * u), 4.0)  # five equal bins on [0, 1]
         if self.reference:  # 5: C all ones, U binned to .1 .3 .. .9 from e = 5
-            u = (2.0 * self.bins(u) + 1.0) / 10.0 if t - 2 >= 5 else u
+            u = (2.0 * g + 1.0) / 10.0 if t - 2 >= 5 else u
             return {"uncertainty": self.q * u.sum(axis=1)}
-        return {"uncertainty": (u @ self.correlation(u)).sum(axis=1)}  # R = U C
+        return {"uncertainty": (u @ self.correlation(g)).sum(axis=1)}  # R = U C
 
 
 class D2ACEOracle(Oracle):
     """2.8: mixture of an uncertainty and a hardness distribution."""
 
     paper: ClassVar = {
-        **{"pressure": 100.0, "window": 5, "trade_off": 0.5, "flip_smoothing": 0.7},
-        **{"neighbors": 6, "include_self": True, "mix": (0.7, 0.3), "mix_epochs": (30, 70)},
-        **{"mix_schedule": "linear", "scale_schedule": False, "label_weight": "exp"},
-        **{"correlation": "cosine", "weight_transform": "none", "hardness_loss": "bce"},
-    }
+        "pressure": 100.0, "window": 5, "trade_off": 0.5, "flip_smoothing": 0.7,
+        "neighbors": 6, "include_self": True, "mix": (0.7, 0.3), "mix_epochs": (30, 70),
+        "mix_schedule": "linear", "scale_schedule": False, "label_weight": "exp",
+        "correlation": "cosine", "weight_transform": "none", "hardness_loss": "bce",
+    }  # fmt: skip
     changes: ClassVar = {"pressure": 8.0, "mix_epochs": (10, 70), "hardness_loss": "two_minus_prob"}
 
     def setup(self) -> None:
-        around, own = self.options["neighbors"], self.options["include_self"]
-        if isinstance(around, (int, np.integer)) and self.features is None:
-            around = [[i] for i in range(self.n)]
-        elif isinstance(around, (int, np.integer)) and self.reference and own:
+        k, own = self.options["neighbors"], self.options["include_self"]
+        if self.reference and own and np.ndim(k) == 0 and self.features is not None:
             # 5 j: K + 1 nearest of the set including itself, which may drop out
-            around = nearest(self.features, int(around) + 1, exclude_self=False)
-        else:
-            if isinstance(around, (int, np.integer)):
-                around = nearest(self.features, int(around))
-            # self joins; it stands alone when there is no neighbour (K = 0)
-            around = [[*row, i] if own or len(row) == 0 else row for i, row in enumerate(around)]
-        self.context = np.zeros((self.n, self.q))  # Z
-        for i in range(self.n):
-            for j in range(self.q):
-                self.context[i, j] = float(any(self.labels[m, j] == 1 for m in around[i]))
+            around = nearest(self.features, k + 1, exclude_self=False)
+        else:  # self joins; it stands alone when there is no neighbour (K = 0, no features)
+            around = self.neighborhood()
+            around = [[*row, i] if own or not row else row for i, row in enumerate(around)]
+        self.context = np.array([self.labels[row].max(axis=0) for row in around])  # Z
 
     def reference_pressure(self, t: int, e: int, s0: float) -> float:
         return s0 if e < 10 else float(s0 ** (1.0 - (e - 10) / (self.epochs - 10)))
@@ -440,27 +422,21 @@ class D2ACEOracle(Oracle):
     def hardness(self) -> Array:
         """H = l (1 - fbar) (paper Eq. hard; 5 d)."""
         loss = bce(self.last(), self.labels)
-        if self.options["hardness_loss"] == "prob":
-            loss = 1.0 - np.exp(-loss)
-        elif self.options["hardness_loss"] == "two_minus_prob":
-            loss = 2.0 - np.exp(-loss)
-        return np.asarray(loss * (1.0 - self.flips()))
+        kinds = {"bce": loss, "prob": 1.0 - np.exp(-loss), "two_minus_prob": 2.0 - np.exp(-loss)}
+        return kinds[self.options["hardness_loss"]] * (1.0 - self.flips())
 
     def label_weight(self, a: Array) -> Array:
         """v of one metric (paper Eqs. label_weight1, label_weight2; ablations G, I)."""
         half = (a.mean(axis=0) + a.std(axis=0)) / 2.0
-        if self.options["label_weight"] == "none":
-            return np.ones(self.q)
-        return half if self.options["label_weight"] == "linear" else np.exp(half)
+        kinds = {"exp": np.exp(half), "linear": half, "none": np.ones(self.q)}
+        return np.asarray(kinds[self.options["label_weight"]])
 
     def correlation(self, m: Array) -> Array:
         """C of the masked metric (paper Eq. C_A; 5 a, e)."""
         scaled = np.zeros_like(m)
         for j in range(self.q):
-            norm = math.sqrt((m[:, j] ** 2).sum())
-            if self.reference:
-                scaled[:, j] = m[:, j] / (norm + 1e-8)
-            elif norm >= 1e-12:
+            norm = math.sqrt((m[:, j] ** 2).sum()) + (1e-8 if self.reference else 0.0)
+            if norm >= 1e-12:
                 scaled[:, j] = m[:, j] / norm
         c = scaled.T @ scaled
         return np.array([row / (row.sum() + 1e-8) for row in c]) if self.reference else c
@@ -473,10 +449,8 @@ class D2ACEOracle(Oracle):
         c, v = self.correlation(m), self.label_weight(a)
         for i in range(self.n):
             for j in range(self.q):
-                if self.reference:
-                    phi[i] += m[i, j] * v[j] * sum(self.context[i] * c[j])
-                else:
-                    phi[i] += m[i, j] * sum(self.context[i] * c[:, j])
+                column = v[j] * c[j] if self.reference else c[:, j]
+                phi[i] += m[i, j] * sum(self.context[i] * column)
         return phi
 
     def metrics(self) -> dict[str, Array]:
@@ -490,8 +464,8 @@ class D2ACEOracle(Oracle):
         found = {}
         for name, a in self.metrics().items():
             w = (a * self.label_weight(a)).sum(axis=1) + self.enhancement(a)  # delta + phi
-            # ablation J
-            found[name] = np.exp(w - w.max()) if self.options["weight_transform"] == "exp" else w
+            exponential = self.options["weight_transform"] == "exp"  # ablation J
+            found[name] = np.exp(w - w.max()) if exponential else w
         return found
 
     def selective(self, t: int) -> Array:
@@ -502,7 +476,7 @@ class D2ACEOracle(Oracle):
 
 
 ORACLES: dict[str, type[Oracle]] = {
-    **{"random": RandomOracle, "active": ActiveOracle, "recent": RecentOracle},
-    **{"dihcl": DIHCLOracle, "balance": BalanceOracle, "hard_imb": HardImbOracle},
-    **{"ml_unc": MLUncOracle, "d2ace": D2ACEOracle},
-}
+    "random": RandomOracle, "active": ActiveOracle, "recent": RecentOracle,
+    "dihcl": DIHCLOracle, "balance": BalanceOracle, "hard_imb": HardImbOracle,
+    "ml_unc": MLUncOracle, "d2ace": D2ACEOracle,
+}  # fmt: skip

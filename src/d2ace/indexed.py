@@ -1,0 +1,30 @@
+"""A dataset that also says which row each item is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.utils.data import Dataset
+
+
+class IndexedDataset(Dataset[tuple[Any, ...]]):
+    """Yields ``(index, *item)`` for the items of ``dataset``.
+
+    An item that is a tuple or list is spread; anything else (a dictionary, a tensor) is kept whole
+    behind the index.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+            raise TypeError(
+                f"IndexedDataset needs a dataset with __getitem__ and __len__, "
+                f"got {type(dataset).__name__}."
+            )
+        self.dataset = dataset
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        item = self.dataset[index]
+        return (index, *item) if isinstance(item, (tuple, list)) else (index, item)
+
+    def __len__(self) -> int:
+        return len(self.dataset)

@@ -1,0 +1,424 @@
+"""The selector: a PyTorch batch sampler that learns from the predictions it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, TypedDict
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+
+from . import drawing, inputs, probability
+from .history import Memory
+from .progress import Progress
+from .staging import Staging
+
+_STATE_KEYS = {
+    "method",
+    "shape",
+    "batch_size",
+    "seed",
+    "learning_rate",
+    "progress",
+    "drawn",
+    "memory",
+    "extra",
+}
+
+
+class CommonOptions(TypedDict, total=False):
+    """Keyword options every selector takes."""
+
+    batch_size: int
+    epochs: int
+    warmup: int
+    seed: int
+    preset: str
+    replacement: bool
+    importance_weighting: bool
+    on_invalid: str
+    predictions: str
+    device: torch.device | str | None
+    dtype: torch.dtype
+
+
+class Selector(Sampler[list[int]]):
+    """Base of all methods: draws batches, watches predictions, keeps its place.
+
+    A method says what to remember (:meth:`make_memory`), how an observed batch changes it
+    (:meth:`update`) and how much every instance weighs (:meth:`instance_weights`). Everything else
+    is done here: checking, warm-up, probabilities, drawing, saving, resuming.
+
+    Parameters
+    ----------
+    labels : [n, q] zeros and ones
+        torch, numpy or scipy.sparse. A sparse matrix stays sparse.
+    features : [n, d] numbers, optional
+        Only used to find neighbours, by the methods that have them.
+    batch_size, epochs, warmup : int
+        b, T and T_w of the paper. Epochs 1..T_w are uniform shuffles.
+    seed : int
+        Batches are a pure function of seed, epoch and what was observed.
+    preset : "paper" or "reference"
+        What the paper says, or what its authors' code does. Options given explicitly win.
+    replacement, importance_weighting : bool
+        Draw rows of a batch independently; offer :meth:`loss_weight` 1/(n P_i). Both together
+        are the unbiased estimator of the paper's Lemma 2.
+    on_invalid : "error" or "skip"
+        Refuse a NaN or infinite prediction, or pass over that (instance, label) pair.
+    predictions : "train" or "full_pass"
+        Whether :meth:`observe` is told the training forward pass, or one evaluation pass over all
+        rows after each epoch.
+    device, dtype
+        Where and how state is kept. By default on the device of the first observed predictions,
+        in float32; weights and probabilities are always float64.
+    """
+
+    name: ClassVar[str] = ""
+    fixed_reference_order: ClassVar[bool] = False
+    """Whether the authors' code goes through warm-up rows in their stored order."""
+    full_reference_batches: ClassVar[bool] = False
+    """Whether the authors' code draws b rows for the last batch too."""
+    merges_updates: ClassVar[bool] = False
+    """Whether rows of several batches may reach :meth:`update` in one call (faster)."""
+
+    def __init__(
+        self,
+        labels: inputs.Labels,
+        features: inputs.Features = None,
+        *,
+        batch_size: int = 128,
+        epochs: int = 100,
+        warmup: int = 10,
+        seed: int = 0,
+        preset: str = "paper",
+        replacement: bool = False,
+        importance_weighting: bool = False,
+        on_invalid: str = "error",
+        predictions: str = "train",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.labels = inputs.label_matrix(labels)
+        self.n, self.q = self.labels.shape
+        self.features = None if features is None else inputs.feature_matrix(features, self.n)
+        self.batch_size = inputs.whole_number("batch_size", batch_size, 1)
+        self.epochs = inputs.whole_number("epochs", epochs, 1)
+        self.warmup = inputs.whole_number("warmup", warmup, 0)
+        self.seed = inputs.whole_number("seed", seed, 0)
+        self.preset = inputs.choice("preset", preset, ("paper", "reference"))
+        self.replacement = bool(replacement)
+        self.importance_weighting = bool(importance_weighting)
+        self.on_invalid = inputs.choice("on_invalid", on_invalid, ("error", "skip"))
+        self.predictions = inputs.choice("predictions", predictions, ("train", "full_pass"))
+        self.device = None if device is None else torch.device(device)
+        if dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}.")
+        self.dtype = dtype
+        self.learning_rate = 1.0
+        self._progress = Progress(-(-self.n // self.batch_size))
+        self._memory: Memory | None = None
+        self._staging: Staging | None = None
+        self._drawn: Tensor | None = None  # P of the epoch drawn last; None where it is uniform
+        self._dense_labels: Tensor | None = None
+
+    # What a method provides -----------------------------------------------------------------
+
+    def make_memory(self) -> Memory:
+        """State at the start, all of it as buffers (created on the selector's device)."""
+        return Memory()
+
+    def update(self, index: Tensor, probs: Tensor) -> None:
+        """Advance ``self.memory`` by predictions [b, q] for the distinct rows ``index`` [b]."""
+
+    def instance_weights(self) -> dict[str, Tensor]:
+        """Named weights [n] from ``self.memory``; more weight, more likely to be drawn."""
+        return {}
+
+    def label_importance(self) -> dict[str, Tensor]:
+        """Named label weights [q], where the method has them."""
+        return {}
+
+    def selection_pressure(self, epoch: int) -> float:
+        """s(t), from ``self.pressure`` in the first selective epoch to 1 in the last."""
+        start = getattr(self, "pressure", 100.0)
+        return probability.decaying_pressure(start, epoch, self.warmup, self.epochs)
+
+    def distribution(self, epoch: int) -> Tensor:
+        """P [n] for a selective epoch: the one weight by quantisation index and pressure."""
+        weights = list(self.instance_weights().values())
+        if not weights:
+            return probability.uniform(self.n)
+        return probability.quantised(weights[0], self.selection_pressure(epoch))
+
+    # What a training loop uses --------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Number of batches per epoch."""
+        return self._progress.batches
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """The next epoch's batches (of an epoch resumed in its middle: the remaining ones)."""
+        progress = self._progress
+        if not progress.resuming:
+            progress.begin()
+            self._drawn = None
+            if self._is_selective(progress.drawn_epoch):
+                self._drawn = self._checked_distribution(progress.drawn_epoch)
+        epoch = progress.drawn_epoch
+        for batch in self._batches(epoch, progress.start()):
+            if not progress.draws(epoch):  # another iterator has begun a later epoch
+                return
+            progress.drew(batch)
+            yield batch
+        progress.finish(epoch)
+
+    @property
+    def rows_per_epoch(self) -> int:
+        """Number of rows in the batches of the epoch that is or will be drawn: n, as a rule."""
+        return sum(self._batch_sizes(selective=self._is_selective(self.epoch)))
+
+    @property
+    def epoch(self) -> int:
+        """The epoch being drawn or, between epochs, the next one to be drawn; counts from 1."""
+        return self._progress.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Move to the start of ``epoch``; the epoch one is in already stays where it is.
+
+        Selectors count from 1 and advance by themselves. A framework that counts from 0 shows it
+        by passing 0 once; from then on, one is added to what it passes.
+        """
+        self._progress.move(inputs.whole_number("epoch", epoch, 0))
+
+    @property
+    def sampler(self) -> FlatSampler:
+        """The same epochs row by row, for frameworks that only offer a ``sampler=`` slot."""
+        return FlatSampler(self)
+
+    @torch.no_grad()
+    def observe(self, index: Any, *, logits: Any = None, probs: Any = None) -> None:
+        """Tell the predictions [b, q] for rows ``index`` [b], once per trained batch.
+
+        Exactly one of ``logits`` and ``probs``. Nothing of the graph is kept. On an accelerator
+        nothing is read back: an invalid prediction is then passed over at once and reported when
+        the next epoch starts.
+        """
+        values, are_logits = inputs.predictions(logits, probs)
+        on_device = isinstance(index, Tensor) and index.device.type != "cpu"
+        rows: Any = index
+        if not on_device or self.replacement:
+            rows = inputs.host_rows(index, self.n, unique=not self.replacement)
+        count = len(rows)
+        if values.shape != (count, self.q):
+            raise ValueError(
+                f"{'logits' if are_logits else 'probs'} must have shape [{count}, {self.q}] (one "
+                f"row per index, one column per label), got {tuple(values.shape)}."
+            )
+        if count:
+            self._stage(values.device).add(rows, values, are_logits=are_logits)
+        if self.predictions == "train":
+            self._progress.observed(rows)
+
+    def loss_weight(self, index: Any) -> Tensor | None:
+        """Weights to multiply the batch's [b, q] loss with, or None: call once per batch."""
+        if not self.importance_weighting or self._drawn is None:
+            return None
+        rows = self._rows_on(self._drawn.device, index)
+        return (1.0 / (self.n * self._drawn[rows])).to(self.dtype).unsqueeze(1)
+
+    @property
+    @torch.no_grad()
+    def probabilities(self) -> Tensor:
+        """P [n], float64: what the next drawn epoch uses, as of what was observed so far."""
+        epoch = self._progress.upcoming
+        if not self._is_selective(epoch):
+            return probability.uniform(self.n, self._home)
+        return self._checked_distribution(epoch)
+
+    @property
+    @torch.no_grad()
+    def weights(self) -> dict[str, Tensor]:
+        """The named instance weights [n] behind :attr:`probabilities`, float64."""
+        self._settle()
+        return {name: w.to(torch.float64) for name, w in self.instance_weights().items()}
+
+    @property
+    @torch.no_grad()
+    def label_weights(self) -> dict[str, Tensor]:
+        """The named label weights [q] in force, where the method has them, float64."""
+        self._settle()
+        return {name: w.to(torch.float64) for name, w in self.label_importance().items()}
+
+    # Saving and resuming --------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on with the very same batches: tensors and plain values."""
+        self._settle()
+        return {
+            "method": self.name,
+            "shape": [self.n, self.q],
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "learning_rate": float(self.learning_rate),
+            "progress": self._progress.state_dict(),
+            "drawn": None if self._drawn is None else self._drawn.clone(),
+            "memory": {name: value.clone() for name, value in self.memory.state_dict().items()},
+            "extra": self.extra_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where :meth:`state_dict` was taken; a state that does not fit is refused."""
+        missing = _STATE_KEYS - set(state)
+        if missing:
+            raise ValueError(f"This is not a selector's state: it lacks {sorted(missing)}.")
+        mine = {"method": self.name, "shape": [self.n, self.q], "batch_size": self.batch_size}
+        for key, value in mine.items():
+            if state[key] != value:
+                raise ValueError(
+                    f"The state was saved with {key} {state[key]!r}, but this one has {value!r}."
+                )
+        current = self.memory.state_dict()
+        for key in current.keys() | state["memory"].keys():
+            saved, own = state["memory"].get(key), current.get(key)
+            if saved is None or own is None or saved.shape != own.shape or saved.dtype != own.dtype:
+                raise ValueError(
+                    f"The state's {key!r} does not fit this selector ({_form(saved)} against "
+                    f"{_form(own)}); make it with the options the state was saved with."
+                )
+        progress = Progress(len(self))
+        progress.load_state_dict(state["progress"])
+        self._progress, self._staging, self._memory = progress, None, None
+        self._dense_labels = None
+        self.memory.load_state_dict(state["memory"])
+        self.seed, self.learning_rate = int(state["seed"]), float(state["learning_rate"])
+        drawn = state["drawn"]
+        self._drawn = None if drawn is None else drawn.detach().clone().to(self._home)
+        self.load_extra_state(state["extra"])
+
+    def extra_state(self) -> dict[str, float]:
+        """Plain numbers a method keeps beside its memory."""
+        return {}
+
+    def load_extra_state(self, state: dict[str, float]) -> None:
+        """Take back what :meth:`extra_state` gave."""
+
+    # Machinery ------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> Any:
+        """The method's state, created when first needed."""
+        if self._memory is None:
+            with torch.device(self._home):
+                self._memory = self.make_memory()
+        return self._memory
+
+    @property
+    def _home(self) -> torch.device:
+        if self._staging is not None:
+            return self._staging.device
+        return self.device or torch.device("cpu")
+
+    def _stage(self, device: torch.device) -> Staging:
+        """Where observations arrive; the first ones decide the device."""
+        if self._staging is None:
+            self._staging = Staging(
+                (self.n, self.q),
+                self.device or device,
+                self.dtype,
+                advance=self.update,
+                stand_in=lambda index, probs: self.memory.last_known(index, probs),
+                gather=self.merges_updates,
+                skip_invalid=self.on_invalid == "skip",
+            )
+            if self._memory is not None:
+                self._memory.to(self._home)
+            if self._drawn is not None:
+                self._drawn = self._drawn.to(self._home)
+            self._dense_labels = None
+        return self._staging
+
+    def _settle(self) -> None:
+        """Bring everything observed into the memory."""
+        if self._staging is not None:
+            self._staging.flush()
+            self._staging.raise_fault()
+
+    def labels_at(self, index: Tensor) -> Tensor:
+        """Rows of Y as booleans [b, q] on the selector's device."""
+        if self._dense_labels is None:
+            dense = torch.from_numpy(self.labels.astype(np.bool_).toarray())
+            self._dense_labels = dense.to(self._home)
+        return self._dense_labels.index_select(0, index)
+
+    def drawn_probability(self, index: Tensor) -> Tensor | float:
+        """The probability with which rows were drawn in the epoch drawn last."""
+        return 1.0 / self.n if self._drawn is None else self._drawn.index_select(0, index)
+
+    def _rows_on(self, device: torch.device, index: Any) -> Tensor:
+        if isinstance(index, Tensor) and index.device.type != "cpu":
+            return index.detach()
+        return torch.tensor(inputs.host_rows(index, self.n, unique=False), device=device)
+
+    def _is_selective(self, epoch: int) -> bool:
+        return epoch > self.warmup
+
+    @torch.no_grad()
+    def _checked_distribution(self, epoch: int) -> Tensor:
+        self._settle()
+        p = self.distribution(epoch).to(torch.float64)
+        total = float(p.sum()) if p.shape == (self.n,) and bool((p > 0).all()) else 0.0
+        if not abs(total - 1.0) < 1e-6:
+            raise ValueError(
+                f"{type(self).__name__}.distribution must return {self.n} positive probabilities "
+                f"that sum to 1, got shape {tuple(p.shape)} with sum {float(p.sum())}."
+            )
+        return p
+
+    def _batch_sizes(self, *, selective: bool) -> list[int]:
+        full = selective and self.preset == "reference" and self.full_reference_batches
+        return drawing.batch_sizes(self.n, self.batch_size, full=full)
+
+    def _batches(self, epoch: int, start: int) -> Iterator[list[int]]:
+        key = (self.seed, epoch)
+        sizes = self._batch_sizes(selective=self._drawn is not None)
+        if self._drawn is not None:
+            return drawing.weighted(self._drawn, sizes, key, start, replacement=self.replacement)
+        if self.preset == "reference" and self.fixed_reference_order:
+            return drawing.in_order(self.n, sizes, start)
+        return drawing.shuffled(self.n, sizes, key, start)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(n={self.n}, q={self.q}, batch_size={self.batch_size}, "
+            f"epoch={self.epoch} of {self.epochs}, preset={self.preset!r})"
+        )
+
+
+class FlatSampler(Sampler[int]):
+    """A selector's epochs as single rows; a loader of the same batch size cuts the same batches."""
+
+    def __init__(self, selector: Selector) -> None:
+        self.selector = selector
+
+    def __iter__(self) -> Iterator[int]:
+        for batch in self.selector:
+            yield from batch
+
+    def __len__(self) -> int:
+        return self.selector.rows_per_epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        self.selector.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.selector.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.selector.load_state_dict(state)
+
+
+def _form(value: Tensor | None) -> str:
+    return "nothing" if value is None else f"{tuple(value.shape)} {value.dtype}"

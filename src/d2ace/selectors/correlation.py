@@ -1,0 +1,191 @@
+"""Label correlation: D2ACE's local enhancement of positives, ML-Unc's mutual information."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as functional
+from torch import Tensor
+
+from .scores import Positives, row_blocks
+
+BINS = 5  # equal bins of uncertainty on [0, 1] for mutual information
+_EMPTY = 1e-12  # a column of M with a norm below this has no direction
+_EPSILON = 1e-8  # what the authors' code adds to norms and row sums
+
+
+def segment_sums(
+    values: Tensor, place: Tensor, starts: Tensor, factors: Tensor | None = None
+) -> Tensor:
+    """Sums of ``values[place] * factors`` over segments of ``place`` that begin at ``starts``.
+
+    One fused gather-and-sum, in a fixed order on every device (an ``index_add_`` is neither).
+    """
+    if place.numel() == 0:
+        return values.new_zeros(len(starts))
+    return functional.embedding_bag(
+        place, values.unsqueeze(1), starts, mode="sum", per_sample_weights=factors
+    ).squeeze(1)
+
+
+class LocalCorrelation:
+    """phi_i = sum_j M_ij (Z C)_ij, with M = Y * A and C the cosines between columns of M.
+
+    Y and Z never change, so the products that occur are listed once: pairs of positives in one
+    row (for C), and pairs of a positive with a label of Z (for Z C). An epoch gathers and sums
+    them. Where the lists would be longer than half the matrix, blocks of the matrices are
+    multiplied instead; both routes give the same numbers.
+    """
+
+    def __init__(self, labels: sp.csr_array, around: sp.csr_array, device: torch.device) -> None:
+        n, q = labels.shape
+        self.q, self.device = q, device
+        owned = np.diff(labels.indptr).astype(np.int64)
+        nearby = np.diff(around.indptr).astype(np.int64)
+        rows = np.repeat(np.arange(n), owned)
+        columns = labels.indices.astype(np.int64)
+        by_column = np.argsort(columns, kind="stable")
+        self.positives = Positives(self._tensor(rows * q + columns), labels.indptr.tolist(), q)
+        self.columns = self._tensor(columns)
+        self.every = self._tensor(np.arange(columns.size))
+        self.row_starts = self._tensor(labels.indptr[:-1])
+        self.by_column = self._tensor(by_column)
+        self.column_starts = self._tensor(np.searchsorted(columns[by_column], np.arange(q)))
+
+        budget = n * q // 2
+        self.listed = bool((owned * nearby).sum() <= budget and (owned**2).sum() <= budget)
+        if self.listed:
+            self._list_pairs(labels.indptr, owned, rows, columns)
+            self._list_context(around, nearby, rows, columns)
+        else:
+            self.around, self.around_starts = self._tensor(around.indices), around.indptr.tolist()
+
+    def _tensor(self, array: Any) -> Tensor:
+        return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(self.device)
+
+    def _compact(self, *arrays: Any) -> tuple[Tensor, ...]:
+        """int32 where every value allows it: half the bytes an epoch reads."""
+        largest = max((int(array.max()) for array in arrays if array.size), default=0)
+        dtype = np.int32 if largest < 2**31 else np.int64
+        return tuple(torch.from_numpy(a.astype(dtype)).to(self.device) for a in arrays)
+
+    def _list_pairs(self, indptr: Any, owned: Any, rows: Any, columns: Any) -> None:
+        """Pairs (e, f) of positives of one row with column_e < column_f, sorted by that cell."""
+        later = indptr[rows + 1] - np.arange(columns.size) - 1  # columns ascend within a row
+        first = np.repeat(np.arange(columns.size), later)
+        second = np.arange(first.size) - np.repeat(np.cumsum(later) - later, later) + first + 1
+        cell = columns[first] * self.q + columns[second]
+        order = np.argsort(cell, kind="stable")
+        cells, starts = np.unique(cell[order], return_index=True)
+        self.cells = self._tensor(cells)
+        self.first, self.second, self.cell_starts = self._compact(
+            first[order], second[order], starts
+        )
+
+    def _list_context(self, around: sp.csr_array, nearby: Any, rows: Any, columns: Any) -> None:
+        """For every positive (i, j) the cells (k, j) with k in Z_i."""
+        length = nearby[rows]
+        starts = np.cumsum(length) - length
+        place = np.arange(length.sum()) + np.repeat(around.indptr[rows] - starts, length)
+        context = around.indices[place].astype(np.int64) * self.q + np.repeat(columns, length)
+        self.context, self.context_starts = self._compact(context, starts)
+
+    def masked(self, matrix: Tensor) -> Tensor:
+        """M at the ones of Y, row by row: float64 [number of ones]."""
+        return matrix.view(-1).index_select(0, self.positives.flat).to(torch.float64)
+
+    def cosines(self, masked: Tensor, *, reference: bool = False) -> Tensor:
+        """C [q, q]: symmetric, diagonal 1 or 0; ``reference`` divides each row by its sum."""
+        squares = segment_sums(masked.square(), self.by_column, self.column_starts)
+        norm = squares.sqrt_()
+        present = norm >= _EMPTY
+        scale = norm + _EPSILON if reference else torch.where(present, norm, torch.inf)
+        unit = masked / scale[self.columns]
+        if self.listed:
+            cosine = masked.new_zeros(self.q * self.q)
+            upper = segment_sums(
+                unit, self.first, self.cell_starts, unit.index_select(0, self.second)
+            )
+            cosine[self.cells] = upper
+            cosine = cosine.view(self.q, self.q)
+            cosine = cosine + cosine.T
+        else:
+            cosine = self._gram(unit)
+        diagonal = (norm / scale).square() if reference else present.to(cosine.dtype)
+        cosine.diagonal().copy_(diagonal)
+        if reference:
+            cosine = cosine / (cosine.sum(dim=1, keepdim=True) + _EPSILON)
+        return cosine
+
+    def _gram(self, unit: Tensor) -> Tensor:
+        gram = unit.new_zeros(self.q, self.q)
+        n = len(self.row_starts)
+        for rows in row_blocks(n, self.q, self.device):
+            block = unit.new_zeros((rows.stop - rows.start) * self.q)
+            pointer = self.positives.row_pointer
+            block[self.positives.within(rows)] = unit[pointer[rows.start] : pointer[rows.stop]]
+            block = block.view(-1, self.q)
+            gram.addmm_(block.T, block)
+        return gram
+
+    def local_sums(self, correlation: Tensor) -> Tensor:
+        """(Z C)_ij at the ones of Y: float64 [number of ones]."""
+        if self.listed:
+            return segment_sums(correlation.reshape(-1), self.context, self.context_starts)
+        sums = []
+        n = len(self.row_starts)
+        for rows in row_blocks(n, self.q, self.device):
+            pointer = self.around_starts
+            first = pointer[rows.start]
+            starts = self._tensor(pointer[rows.start : rows.stop]) - first
+            near = self.around[first : pointer[rows.stop]]
+            dense = (
+                functional.embedding_bag(near, correlation, starts, mode="sum")
+                if near.numel()
+                else correlation.new_zeros(len(starts), self.q)
+            )
+            sums.append(dense.view(-1)[self.positives.within(rows)])
+        return torch.cat(sums)
+
+    def enhancement(self, matrix: Tensor, reference_weights: Tensor | None = None) -> Tensor:
+        """phi: float64 [n]. With label weights given, the authors' form of it (M v, rows of C)."""
+        masked = self.masked(matrix)
+        reference = reference_weights is not None
+        correlation = self.cosines(masked, reference=reference)
+        if reference_weights is not None:
+            masked = masked * reference_weights[self.columns]
+            correlation = correlation.T
+        return segment_sums(masked * self.local_sums(correlation), self.every, self.row_starts)
+
+
+def mutual_information(uncertainty: Tensor) -> tuple[Tensor, Tensor]:
+    """MI [q, q] between the binned columns of U, in nats, and the entropy [q] of each column."""
+    n, q = uncertainty.shape
+    counts = torch.zeros(q * BINS, q * BINS, dtype=torch.float64, device=uncertainty.device)
+    for rows in row_blocks(n, q * BINS, uncertainty.device):
+        bins = (uncertainty[rows] * BINS).to(torch.int64).clamp_(0, BINS - 1)
+        one_hot = torch.zeros((*bins.shape, BINS), dtype=torch.float32, device=bins.device)
+        one_hot.scatter_(2, bins.unsqueeze(2), 1.0)
+        one_hot = one_hot.flatten(1)
+        counts += one_hot.T @ one_hot  # counts of a block are exact in float32
+    joint = (counts / n).view(q, BINS, q, BINS)
+    single = (counts.diagonal() / n).view(q, BINS)
+    entropy = torch.special.entr(single).sum(dim=1)
+    joint_entropy = torch.special.entr(joint).sum(dim=(1, 3))
+    return entropy[:, None] + entropy[None, :] - joint_entropy, entropy
+
+
+def uncertainty_correlation(uncertainty: Tensor, norm: str) -> Tensor:
+    """ML-Unc's C [q, q]: mutual information off a unit diagonal, scaled as ``norm`` says."""
+    information, entropy = mutual_information(uncertainty)
+    correlation = information.clamp_min(0.0)
+    if norm == "sqrt":
+        scale = (entropy[:, None] * entropy[None, :]).sqrt_()
+        correlation = torch.where(scale > _EMPTY, correlation / scale.clamp_min(_EMPTY), 0.0)
+    correlation.fill_diagonal_(1.0)
+    if norm == "row_max":
+        correlation = correlation / correlation.amax(dim=1, keepdim=True)
+    return correlation

@@ -1,0 +1,210 @@
+"""D2ACE: uncertainty and noise-resistant hardness, mixed by stage of training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from . import inputs, probability
+from .correlation import LocalCorrelation
+from .history import PredictionHistory
+from .labels import dynamic_weights, weighted_sum
+from .neighbors import local_labels, nearest, neighbor_index
+from .quantised import QuantisedOptions, QuantisedSelector
+from .scores import metric_matrices
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_METRICS = ("uncertainty", "hardness")
+
+
+class D2ACE(QuantisedSelector):
+    """Dual dynamics and adaptive correlation enhancement.
+
+    For both metrics A, uncertainty U and hardness H = loss (1 - flips): w_A = delta_A + phi_A,
+    with delta = A v by dynamic label weights v and phi the correlation of positives in their
+    neighbourhood; then P = p_beta P_U + (1 - p_beta) P_H.
+
+    Parameters
+    ----------
+    window : int
+        n_t, the predictions whose differences count.
+    trade_off : float
+        lambda_1, the share of entropy in U.
+    flip_smoothing : float
+        lambda_2 of the moving average of flips.
+    neighbors : int or index array [n, K]
+        K nearest neighbours by ``features``, or ready ones. K = 0: the instance alone.
+    include_self : bool
+        Whether an instance belongs to its own neighbourhood.
+    mix, mix_epochs, mix_schedule
+        p_beta goes from mix[0] at epoch mix_epochs[0] to mix[1] at mix_epochs[1], "linear" or
+        "exp". mix_epochs defaults to (30, 70); (10, 70) with ``preset="reference"``.
+    label_weight : "exp", "linear" or "none"
+        Form of v.
+    correlation : "local" or "none"
+        Whether phi counts.
+    weight_transform : "none" or "exp"
+        exp(w - max w) before scaling.
+    hardness_loss : "bce" or "prob"
+        Cross-entropy, or one minus the probability of the true state. With
+        ``preset="reference"``, two minus it, unless given.
+    scale_schedule : bool
+        Take mix_epochs as fractions of 100 epochs.
+    pressure : float, optional
+        s0; 100, or 8 with ``preset="reference"``.
+    """
+
+    name: ClassVar[str] = "d2ace"
+    reference_pressure: ClassVar[float] = 8.0
+    fixed_reference_order: ClassVar[bool] = True
+    merges_updates: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        labels: inputs.Labels,
+        features: inputs.Features = None,
+        *,
+        window: int = 5,
+        trade_off: float = 0.5,
+        flip_smoothing: float = 0.7,
+        neighbors: int | Any = 6,
+        include_self: bool = True,
+        mix: tuple[float, float] = (0.7, 0.3),
+        mix_epochs: tuple[float, float] | None = None,
+        mix_schedule: str = "linear",
+        label_weight: str = "exp",
+        correlation: str = "local",
+        weight_transform: str = "none",
+        hardness_loss: str | None = None,
+        scale_schedule: bool = False,
+        **common: Unpack[QuantisedOptions],
+    ) -> None:
+        super().__init__(labels, features, **common)
+        self.reference = self.preset == "reference"
+        self.window = inputs.whole_number("window", window, 2)
+        self.trade_off = inputs.real_number("trade_off", trade_off, 0.0, 1.0)
+        self.flip_smoothing = inputs.real_number(
+            "flip_smoothing", flip_smoothing, 0.0, 1.0, open_low=True
+        )
+        self.include_self = bool(include_self)
+        start, end = inputs.pair("mix", mix)
+        self.mix = (
+            inputs.real_number("mix", start, 0.0, 1.0),
+            inputs.real_number("mix", end, 0.0, 1.0),
+        )
+        self.mix_epochs = self._span(mix_epochs, scaled=bool(scale_schedule))
+        self.mix_schedule = inputs.choice("mix_schedule", mix_schedule, ("linear", "exp"))
+        self.label_weight = inputs.choice("label_weight", label_weight, ("exp", "linear", "none"))
+        self.correlation = inputs.choice("correlation", correlation, ("local", "none"))
+        self.weight_transform = inputs.choice("weight_transform", weight_transform, ("none", "exp"))
+        if hardness_loss is None:
+            self.hardness_loss = "reference" if self.reference else "bce"
+        else:
+            self.hardness_loss = inputs.choice("hardness_loss", hardness_loss, ("bce", "prob"))
+        self._around = self._neighborhood(neighbors)
+        self._local: LocalCorrelation | None = None
+
+    def _span(self, given: Any, *, scaled: bool) -> tuple[float, float]:
+        first, last = inputs.pair(
+            "mix_epochs", ((10, 70) if self.reference else (30, 70)) if given is None else given
+        )
+        first = inputs.real_number("mix_epochs", first, 0.0)
+        last = inputs.real_number("mix_epochs", last, 0.0)
+        if first > last:
+            raise ValueError(f"mix_epochs must be in ascending order, got ({first:g}, {last:g}).")
+        factor = self.epochs / 100.0 if scaled else 1.0
+        return first * factor, last * factor
+
+    def _neighborhood(self, neighbors: Any) -> sp.csr_array:
+        """Z: the labels present around each instance."""
+        if np.ndim(neighbors):
+            around, alone = neighbor_index(neighbors, self.n), self.include_self
+        else:
+            k = inputs.whole_number("neighbors", neighbors, 0)
+            if self.features is None or k == 0:
+                return self.labels
+            if self.reference and self.include_self:  # the K + 1 nearest, itself as one of them
+                around, alone = nearest(self.features, k + 1, include_self=True), False
+            else:
+                around, alone = nearest(self.features, k), self.include_self
+        if around.shape[1] == 0:
+            return self.labels
+        return local_labels(self.labels, around, include_self=alone)
+
+    @property
+    def _correlation(self) -> LocalCorrelation:
+        if self._local is None or self._local.device != self._home:
+            self._local = LocalCorrelation(self.labels, self._around, self._home)
+        return self._local
+
+    def make_memory(self) -> PredictionHistory:
+        return PredictionHistory(
+            self.n,
+            self.q,
+            self.dtype,
+            window=self.window,
+            flip_smoothing=self.flip_smoothing,
+            soft_flips=self.reference,
+        )
+
+    def update(self, index: Tensor, probs: Tensor) -> None:
+        self.memory.update(index, probs)
+
+    def metrics(self, wanted: Sequence[str] = _METRICS) -> dict[str, Tensor]:
+        """U and H [n, q], those that are wanted."""
+        return metric_matrices(
+            self.memory,
+            trade_off=self.trade_off,
+            positives=self._correlation.positives,
+            hardness_loss=self.hardness_loss,
+            wanted=wanted,
+        )
+
+    def _weigh(self, matrix: Tensor) -> Tensor:
+        """w_A = delta_A + phi_A."""
+        v = dynamic_weights(matrix, self.label_weight)
+        weights = weighted_sum(matrix, v)
+        if self.correlation == "local":
+            weights = weights + self._correlation.enhancement(matrix, v if self.reference else None)
+        if self.weight_transform == "exp":
+            weights = torch.exp(weights - weights.amax())
+        return weights
+
+    def instance_weights(self, wanted: Sequence[str] = _METRICS) -> dict[str, Tensor]:
+        return {name: self._weigh(matrix) for name, matrix in self.metrics(wanted).items()}
+
+    def label_importance(self) -> dict[str, Tensor]:
+        """v_U and v_H."""
+        return {
+            name: dynamic_weights(matrix, self.label_weight)
+            for name, matrix in self.metrics().items()
+        }
+
+    def mixing(self, epoch: int) -> float:
+        """p_beta(t), the share of uncertainty."""
+        at = epoch - 2 if self.reference else epoch
+        return probability.stage_mix(self.mix, self.mix_epochs, at, self.mix_schedule)
+
+    def reference_schedule(self, epoch: int) -> float:
+        finished = epoch - 2  # the 0-based epoch that ended before this one
+        if finished < 10:
+            return self.pressure
+        return float(self.pressure ** (1.0 - (finished - 10) / max(self.epochs - 10, 1)))
+
+    def distribution(self, epoch: int) -> Tensor:
+        share = self.mixing(epoch)
+        shares = {"uncertainty": share, "hardness": 1.0 - share}
+        wanted = [name for name in _METRICS if shares[name] > 0]
+        pressure = self.selection_pressure(epoch)
+        parts = [
+            shares[name] * probability.quantised(weights, pressure, reference=self.reference)
+            for name, weights in self.instance_weights(wanted).items()
+        ]
+        return torch.stack(parts).sum(dim=0)

@@ -1,0 +1,176 @@
+"""What was predicted, lately: the per-instance state that observations advance.
+
+Each class is a module of buffers, so that saving, loading and moving between devices come from
+torch. ``update`` touches only the rows it is given; rows of one call are distinct.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+_UNSEEN = 0.5  # the prediction that stands for "never predicted"
+
+
+class Memory(nn.Module):
+    """State of a method as named buffers: ``Memory(loss=torch.zeros(n))`` has ``.loss``."""
+
+    def __init__(self, **buffers: Tensor) -> None:
+        super().__init__()
+        for name, value in buffers.items():
+            self.register_buffer(name, value)
+
+    def last_known(self, index: Tensor, like: Tensor) -> Tensor:
+        """What stands in for an invalid prediction: here, a prediction never made."""
+        return torch.full_like(like, _UNSEEN)
+
+
+def binary(probs: Tensor) -> Tensor:
+    """1[p > 0.5] in the dtype of ``probs`` (comparing in place is several times faster)."""
+    return torch.gt(probs, 0.5, out=torch.empty_like(probs))
+
+
+class LastPrediction(Memory):
+    """The last probabilities and the number of visits."""
+
+    last: Tensor
+    visits: Tensor
+
+    def __init__(self, n: int, q: int, dtype: torch.dtype) -> None:
+        super().__init__(
+            last=torch.full((n, q), _UNSEEN, dtype=dtype),
+            visits=torch.zeros(n, dtype=torch.int64),
+        )
+
+    def update(self, index: Tensor, probs: Tensor) -> None:
+        self.last.index_copy_(0, index, probs)
+        self.visits.index_add_(0, index, torch.ones_like(index))
+
+    def last_known(self, index: Tensor, like: Tensor) -> Tensor:
+        return self.last.index_select(0, index)
+
+
+class PredictionHistory(Memory):
+    """The last prediction, the last n_t - 1 absolute differences, and optionally the flip EMA.
+
+    ``latest`` [n, 1 or 2, q] holds the last prediction and, with ``flip_smoothing`` (lambda_2),
+    the moving average of flips beside it: both are read and written together, so they share rows.
+    ``changes`` [n, n_t - 1, q] is a ring; its order does not matter, only its sum is used.
+    """
+
+    latest: Tensor
+    changes: Tensor
+    visits: Tensor
+
+    def __init__(
+        self,
+        n: int,
+        q: int,
+        dtype: torch.dtype,
+        *,
+        window: int,
+        flip_smoothing: float | None = None,
+        soft_flips: bool = False,
+    ) -> None:
+        latest = torch.zeros((n, 1 if flip_smoothing is None else 2, q), dtype=dtype)
+        latest[:, 0] = _UNSEEN
+        super().__init__(
+            latest=latest,
+            changes=torch.zeros((n, window - 1, q), dtype=dtype),
+            visits=torch.zeros(n, dtype=torch.int64),
+        )
+        self.slots = window - 1
+        self.flip_smoothing = flip_smoothing
+        self.soft_flips = soft_flips
+
+    @property
+    def last(self) -> Tensor:
+        return self.latest[:, 0]
+
+    @property
+    def flips(self) -> Tensor:
+        """Fbar [n, q]."""
+        return self.latest[:, 1]
+
+    def last_known(self, index: Tensor, like: Tensor) -> Tensor:
+        return self.last.index_select(0, index)
+
+    def update(self, index: Tensor, probs: Tensor) -> None:
+        visits = self.visits.index_select(0, index)
+        visited = (visits > 0).to(probs.dtype).unsqueeze(1)  # a first visit changes nothing
+        latest = self.latest.index_select(0, index)
+        last = latest[:, 0]
+        change = (probs - last).abs_().mul_(visited)
+        slot = (visits - 1) % self.slots
+        self.changes.flatten(0, 1).index_copy_(0, index * self.slots + slot, change)
+        if self.flip_smoothing is not None:
+            if self.soft_flips:
+                flip = change
+            else:
+                flip = binary(last).sub_(binary(probs)).abs_().mul_(visited)
+            latest[:, 1].lerp_(flip, self.flip_smoothing)
+        last.copy_(probs)
+        self.latest.index_copy_(0, index, latest)
+        self.visits.index_copy_(0, index, visits + 1)
+
+    def change_count(self) -> Tensor:
+        """How many differences the ring of each row holds, at least 1 so as to divide by: [n]."""
+        return (self.visits - 1).clamp(1, self.slots)
+
+
+class PredictionMoments(Memory):
+    """Running mean and sum of squared deviations of all predictions (Welford)."""
+
+    mean: Tensor
+    squares: Tensor
+    visits: Tensor
+
+    def __init__(self, n: int, q: int, dtype: torch.dtype) -> None:
+        super().__init__(
+            mean=torch.zeros((n, q), dtype=dtype),
+            squares=torch.zeros((n, q), dtype=dtype),
+            visits=torch.zeros(n, dtype=torch.int64),
+        )
+
+    def last_known(self, index: Tensor, like: Tensor) -> Tensor:
+        """The mean itself: it leaves mean and squares as they are."""
+        return self.mean.index_select(0, index)
+
+    def update(self, index: Tensor, probs: Tensor) -> None:
+        visits = self.visits.index_select(0, index) + 1
+        mean = self.mean.index_select(0, index)
+        before = probs - mean
+        mean.addcdiv_(before, visits.to(probs.dtype).unsqueeze(1))
+        squares = self.squares.index_select(0, index).addcmul_(before, probs - mean)
+        self.mean.index_copy_(0, index, mean)
+        self.squares.index_copy_(0, index, squares)
+        self.visits.index_copy_(0, index, visits)
+
+
+class BinaryHistory(Memory):
+    """The last n_t binary predictions of each pair as the low bits of one small integer."""
+
+    bits: Tensor
+    visits: Tensor
+
+    def __init__(self, n: int, q: int, *, window: int) -> None:
+        dtype = torch.uint8 if window <= 8 else torch.int16 if window <= 15 else torch.int64
+        super().__init__(
+            bits=torch.zeros((n, q), dtype=dtype), visits=torch.zeros(n, dtype=torch.int64)
+        )
+        self.window = window
+
+    def last_known(self, index: Tensor, like: Tensor) -> Tensor:
+        return (self.bits.index_select(0, index) & 1).to(like.dtype)
+
+    def update(self, index: Tensor, probs: Tensor) -> None:
+        kept = self.bits.index_select(0, index) & ((1 << (self.window - 1)) - 1)
+        self.bits.index_copy_(0, index, kept * 2 + (probs > 0.5).to(kept.dtype))
+        self.visits.index_add_(0, index, torch.ones_like(index))
+
+    def ones(self) -> Tensor:
+        """How many of the stored bits are set: [n, q]."""
+        count = self.bits & 1
+        for shift in range(1, self.window):
+            count += (self.bits >> shift) & 1
+        return count

@@ -1,0 +1,167 @@
+"""What a caller hands over, checked once: labels, features, indices, predictions, options.
+
+Every refusal is one sentence that names the argument, the value and what is expected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+Labels = Any  # torch.Tensor, numpy.ndarray, scipy.sparse matrix, or nested sequences
+Features = Any
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """``value`` as an int of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be a whole number, got {value!r} ({type(value).__name__}).")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}.")
+    return int(value)
+
+
+def real_number(
+    name: str, value: Any, low: float, high: float = math.inf, *, open_low: bool = False
+) -> float:
+    """``value`` as a finite float in [low, high], or (low, high] with ``open_low``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name} must be a number, got {value!r} ({type(value).__name__}).")
+    number = float(value)
+    if not math.isfinite(number) or number > high or number < low or (open_low and number == low):
+        bracket = "(" if open_low else "["
+        wanted = f"in {bracket}{low:g}, {high:g}]" if high < math.inf else f"at least {low:g}"
+        raise ValueError(f"{name} must be {wanted}, got {value}.")
+    return number
+
+
+def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
+    """``value`` if it is one of ``allowed``."""
+    if not isinstance(value, str) or value not in allowed:
+        words = ", ".join(repr(word) for word in allowed)
+        raise ValueError(f"{name} must be one of {words}, got {value!r}.")
+    return value
+
+
+def pair(name: str, value: Any) -> tuple[Any, Any]:
+    """``value`` as a tuple of two."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be a pair of numbers, got {value!r}.")
+    items = tuple(value)
+    if len(items) != 2:
+        raise ValueError(f"{name} must be a pair of numbers, got {len(items)} of them: {value!r}.")
+    return items
+
+
+def label_matrix(labels: Labels) -> sp.csr_array:
+    """``labels`` as an n x q CSR matrix of ones; a sparse input never becomes dense."""
+    if isinstance(labels, Tensor):
+        if labels.layout != torch.strided:
+            labels = labels.detach().cpu().to_sparse_coo().coalesce()
+            rows, columns = labels.indices().numpy()
+            labels = sp.coo_array((labels.values().numpy(), (rows, columns)), tuple(labels.shape))
+        else:
+            labels = labels.detach().cpu().numpy()
+    if not sp.issparse(labels):
+        labels = np.asarray(labels)
+    if labels.ndim != 2 or 0 in labels.shape:
+        raise ValueError(
+            f"labels must be a matrix [instances, labels] with at least one of each, "
+            f"got shape {tuple(labels.shape)}."
+        )
+    if labels.dtype.kind not in "biuf":
+        raise TypeError(f"labels must be numbers 0 and 1, got dtype {labels.dtype}.")
+    matrix = sp.csr_array(labels)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    wrong = np.flatnonzero(matrix.data != 1)
+    if wrong.size:
+        row = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
+        column = int(matrix.indices[wrong[0]])
+        raise ValueError(
+            f"labels[{row}, {column}] is {matrix.data[wrong[0]]}, but labels must be 0 or 1."
+        )
+    return sp.csr_array(
+        (np.ones(matrix.nnz, dtype=np.uint8), matrix.indices, matrix.indptr), shape=matrix.shape
+    )
+
+
+def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
+    """``features`` as a dense tensor (left on its device) or a float64 CSR matrix of n rows."""
+    matrix: Any
+    if isinstance(features, Tensor) and features.layout == torch.strided:
+        matrix = features.detach()
+    elif isinstance(features, Tensor):
+        coo = features.detach().cpu().to_sparse_coo().coalesce()
+        rows, columns = coo.indices().numpy()
+        matrix = sp.csr_array((coo.values().numpy(), (rows, columns)), shape=tuple(coo.shape))
+    elif sp.issparse(features):
+        matrix = sp.csr_array(features)
+    else:
+        array = np.asarray(features)
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"features must be numbers, got dtype {array.dtype}.")
+        matrix = torch.from_numpy(np.ascontiguousarray(array))
+    if matrix.ndim != 2 or matrix.shape[0] != n or matrix.shape[1] < 1:
+        raise ValueError(
+            f"features must be a matrix with one row per row of labels ({n}), "
+            f"got shape {tuple(matrix.shape)}."
+        )
+    if isinstance(matrix, Tensor):
+        matrix = matrix if matrix.is_floating_point() else matrix.to(torch.float64)
+        finite = bool(torch.isfinite(matrix).all())
+    else:
+        matrix = matrix.astype(np.float64)
+        finite = bool(np.isfinite(matrix.data).all())
+    if not finite:
+        raise ValueError(
+            "features hold NaN or infinite values; impute or drop those rows, "
+            "or pass features=None to use each instance alone as its neighbourhood."
+        )
+    return matrix
+
+
+def host_rows(index: Any, n: int, *, unique: bool) -> list[int]:
+    """``index`` as a list of row numbers; accepts tensors, arrays, lists and ranges."""
+    if isinstance(index, Tensor):
+        values = index.detach()
+        if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
+            raise TypeError(f"index must hold whole numbers, got dtype {values.dtype}.")
+        shape, rows = tuple(values.shape), values.tolist()
+    else:
+        array = np.asarray(index)
+        if array.size and array.dtype.kind not in "iu":
+            raise TypeError(f"index must hold whole numbers, got dtype {array.dtype}.")
+        shape, rows = array.shape, array.tolist()
+    if len(shape) != 1:
+        raise ValueError(f"index must be one-dimensional, got shape {shape}.")
+    if rows and (min(rows) < 0 or max(rows) >= n):
+        wrong = next(row for row in rows if not 0 <= row < n)
+        raise ValueError(f"index holds {wrong}, but rows run from 0 to {n - 1}.")
+    if unique and len(set(rows)) != len(rows):
+        seen: set[int] = set()
+        twice = next(row for row in rows if row in seen or seen.add(row))  # type: ignore[func-returns-value]
+        raise ValueError(
+            f"index holds row {twice} twice; each row may occur once in a batch "
+            f"(unless the selector is made with replacement=True)."
+        )
+    return list(rows)
+
+
+def predictions(logits: Any, probs: Any) -> tuple[Tensor, bool]:
+    """The one of ``logits`` and ``probs`` that was given, detached, and whether it is logits."""
+    if (logits is None) == (probs is None):
+        given = "neither" if logits is None else "both"
+        raise ValueError(f"observe needs exactly one of logits and probs, got {given}.")
+    name, value = ("probs", probs) if logits is None else ("logits", logits)
+    if not isinstance(value, Tensor):
+        value = torch.as_tensor(np.asarray(value))
+    if not value.is_floating_point():
+        raise TypeError(f"{name} must be floating point, got dtype {value.dtype}.")
+    return value.detach(), probs is None

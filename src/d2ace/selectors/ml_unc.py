@@ -1,0 +1,89 @@
+"""ML-Unc: prefer instances that are uncertain across correlated labels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from . import inputs
+from .correlation import BINS, uncertainty_correlation
+from .history import PredictionHistory
+from .labels import weighted_sum
+from .quantised import QuantisedOptions, QuantisedSelector
+from .scores import metric_matrices
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class MLUnc(QuantisedSelector):
+    """w = rowsum(U C): uncertainty spread over labels by mutual information.
+
+    ``preset="reference"`` does what the authors' code does: C all ones, U binned, and a pressure
+    that rises from 1 to 8.
+
+    Parameters
+    ----------
+    window : int
+        n_t, the predictions whose differences count.
+    trade_off : float
+        lambda_1, the share of entropy in U.
+    mi_norm : "row_max", "none" or "sqrt"
+        How mutual information is scaled.
+    pressure : float, optional
+        s0; 100, or the final 8 with ``preset="reference"``.
+    """
+
+    name: ClassVar[str] = "ml_unc"
+    reference_pressure: ClassVar[float] = 8.0
+    full_reference_batches: ClassVar[bool] = True
+    merges_updates: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        labels: inputs.Labels,
+        features: inputs.Features = None,
+        *,
+        window: int = 5,
+        trade_off: float = 0.5,
+        mi_norm: str = "row_max",
+        **common: Unpack[QuantisedOptions],
+    ) -> None:
+        super().__init__(labels, features, **common)
+        self.window = inputs.whole_number("window", window, 2)
+        self.trade_off = inputs.real_number("trade_off", trade_off, 0.0, 1.0)
+        self.mi_norm = inputs.choice("mi_norm", mi_norm, ("row_max", "none", "sqrt"))
+
+    def make_memory(self) -> PredictionHistory:
+        return PredictionHistory(self.n, self.q, self.dtype, window=self.window)
+
+    def update(self, index: Tensor, probs: Tensor) -> None:
+        self.memory.update(index, probs)
+
+    def _uncertainty(self) -> Tensor:
+        matrices = metric_matrices(self.memory, trade_off=self.trade_off, wanted=("uncertainty",))
+        return matrices["uncertainty"]
+
+    def _label_factor(self, uncertainty: Tensor) -> Tensor:
+        """rowsum_j(C), which is all of C that w needs."""
+        if self.preset == "reference":
+            return torch.full(
+                (self.q,), float(self.q), dtype=torch.float64, device=uncertainty.device
+            )
+        return uncertainty_correlation(uncertainty, self.mi_norm).sum(dim=1)
+
+    def instance_weights(self) -> dict[str, Tensor]:
+        uncertainty = self._uncertainty()
+        factor = self._label_factor(uncertainty)
+        if self.preset == "reference" and self._progress.upcoming >= 7:  # its epoch index 5
+            bins = (uncertainty * BINS).floor_().clamp_(0, BINS - 1)
+            uncertainty = bins.add_(0.5).div_(BINS)
+        return {"uncertainty": weighted_sum(uncertainty, factor)}
+
+    def label_importance(self) -> dict[str, Tensor]:
+        return {"uncertainty": self._label_factor(self._uncertainty())}
+
+    def reference_schedule(self, epoch: int) -> float:
+        return float(self.pressure ** ((epoch - 2 - 10) / 90.0))

@@ -1,0 +1,141 @@
+"""Nearest neighbours by exact Euclidean distance, and the labels found around each instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+_BLOCK = 1 << 24  # distances held at once: 128 MiB in float64, whatever n is
+_GROUP = 32  # columns whose minimum stands for them in the first look
+_SPARE = 8  # candidates kept beyond k, re-measured without cancellation
+
+
+def nearest(features: Tensor | sp.csr_array, k: int, *, include_self: bool = False) -> Tensor:
+    """The k nearest rows of every row, nearest first, ties to the lower index: int64 [n, k].
+
+    The row itself is excluded by its index, so its duplicates remain; ``include_self`` treats it
+    like any other row instead (then it can drop out among duplicates). k is capped at n - 1
+    (n with ``include_self``). Memory is bounded: never an n x n matrix.
+    """
+    n = features.shape[0]
+    k = min(k, n if include_self else n - 1)
+    if k == 0:
+        return torch.empty(n, 0, dtype=torch.int64)
+    source: _Dense | _Sparse = (
+        _Dense(features) if isinstance(features, Tensor) else _Sparse(features)
+    )
+    height = max(1, _BLOCK // n)
+    found = []
+    for start in range(0, n, height):
+        rows = torch.arange(start, min(start + height, n), device=source.device)
+        squared = source.squared_distances(rows)
+        if not include_self:
+            squared[torch.arange(len(rows), device=source.device), rows] = torch.inf
+        candidates = _smallest(squared, min(k + _SPARE, n))
+        exact = source.exact_distances(rows, candidates)
+        if not include_self:
+            exact.masked_fill_(candidates == rows[:, None], torch.inf)
+        # ascending candidates first, then a stable sort: ties go to the lower index
+        candidates, order = candidates.sort(dim=1)
+        order = exact.gather(1, order).argsort(dim=1, stable=True)
+        found.append(candidates.gather(1, order)[:, :k].cpu())
+    return torch.cat(found)
+
+
+def _smallest(values: Tensor, k: int) -> Tensor:
+    """Columns of the k smallest entries of each row, in any order.
+
+    The k smallest lie in the k groups of columns with the smallest minima, so that only those
+    groups are searched: one cheap pass instead of a partial sort of the whole row.
+    """
+    height, n = values.shape
+    groups = n // _GROUP
+    if groups <= 2 * k:
+        return values.topk(k, dim=1, largest=False).indices
+    whole = values[:, : groups * _GROUP].view(height, groups, _GROUP)
+    best = whole.amin(dim=2).topk(k, dim=1, largest=False).indices
+    columns = (best[:, :, None] * _GROUP + torch.arange(_GROUP, device=values.device)).flatten(1)
+    rest = torch.arange(groups * _GROUP, n, device=values.device).expand(height, -1)
+    columns = torch.cat([columns, rest], dim=1)
+    return columns.gather(1, values.gather(1, columns).topk(k, dim=1, largest=False).indices)
+
+
+class _Dense:
+    def __init__(self, features: Tensor) -> None:
+        values = features.to(torch.float64)
+        self.values = values - values.mean(dim=0)  # less cancellation in |x|^2 + |y|^2 - 2xy
+        self.norms = self.values.square().sum(dim=1)
+        self.device = features.device
+
+    def squared_distances(self, rows: Tensor) -> Tensor:
+        cross = self.values[rows] @ self.values.T
+        return cross.mul_(-2).add_(self.norms).add_(self.norms[rows, None])
+
+    def exact_distances(self, rows: Tensor, columns: Tensor) -> Tensor:
+        width = max(1, _BLOCK // max(1, len(rows) * self.values.shape[1]))
+        parts = [
+            (self.values[rows][:, None] - self.values[part]).square_().sum(dim=2)
+            for part in columns.split(width, dim=1)
+        ]
+        return torch.cat(parts, dim=1)
+
+
+class _Sparse:
+    def __init__(self, features: sp.csr_array) -> None:
+        self.values = features
+        self.transposed = features.T.tocsr()
+        self.norms = np.asarray(features.multiply(features).sum(axis=1)).ravel()
+        self.device = torch.device("cpu")
+
+    def squared_distances(self, rows: Tensor) -> Tensor:
+        chosen = rows.numpy()
+        cross = (self.values[chosen] @ self.transposed).toarray()
+        return torch.from_numpy(self.norms[chosen, None] + self.norms - 2.0 * cross)
+
+    def exact_distances(self, rows: Tensor, columns: Tensor) -> Tensor:
+        left = self.values[np.repeat(rows.numpy(), columns.shape[1])]
+        difference = left - self.values[columns.numpy().ravel()]
+        squared = np.asarray(difference.multiply(difference).sum(axis=1))
+        return torch.from_numpy(squared.reshape(columns.shape))
+
+
+def neighbor_index(value: Any, n: int) -> Tensor:
+    """A caller's own index array [n, K], checked."""
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    if array.ndim != 2 or array.shape[0] != n or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"neighbors must be a whole number or an index array of shape [{n}, K], "
+            f"got {array.dtype} of shape {array.shape}."
+        )
+    if array.size and (array.min() < 0 or array.max() >= n):
+        wrong = array[(array < 0) | (array >= n)][0]
+        raise ValueError(f"neighbors holds {wrong}, but rows run from 0 to {n - 1}.")
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def local_labels(labels: sp.csr_array, neighbors: Tensor, *, include_self: bool) -> sp.csr_array:
+    """Z: which labels occur in the neighbourhood of each instance, as CSR ones."""
+    n = labels.shape[0]
+    k = neighbors.shape[1]
+    adjacency = sp.csr_array(
+        (
+            np.ones(n * k, np.int32),
+            neighbors.numpy().ravel(),
+            np.arange(0, n * k + 1, k or 1)[: n + 1],
+        )
+        if k
+        else (n, n),
+        shape=(n, n),
+        dtype=np.int32,
+    )
+    around = adjacency @ labels.astype(np.int32)
+    if include_self:
+        around = around + labels.astype(np.int32)
+    around = sp.csr_array(around)
+    around.eliminate_zeros()
+    around.sort_indices()
+    return around

@@ -1,0 +1,70 @@
+"""From instance weights to sampling probabilities, and the schedules that steer them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+_FLAT = 1e-12  # a spread of weights below this is no spread at all
+GUARD = 1e-9  # keeps exact multiples of 1/n in their own bin despite rounding
+
+
+def uniform(n: int, device: torch.device | str | None = None) -> Tensor:
+    """P_i = 1/n."""
+    return torch.full((n,), 1.0 / n, dtype=torch.float64, device=device)
+
+
+def normalise(weights: Tensor) -> Tensor:
+    """Min-max of the weights in float64; zeros where all are equal."""
+    weights = weights.to(torch.float64)
+    low, high = weights.aminmax()
+    spread = high - low
+    # a product with a 0/1 factor instead of an `if`: no wait for the device
+    return (weights - low) * (spread > _FLAT) / spread.clamp_min(_FLAT)
+
+
+def quantisation_index(weights: Tensor, *, reference: bool = False) -> Tensor:
+    """Q_i = ceil((1 - w_i) n) in 0..n, with w scaled to [0, 1]; the reference clips to 1..n."""
+    n = weights.numel()
+    distance = 1.0 - normalise(weights)
+    if reference:
+        return torch.ceil(distance / (1.0 / n)).clamp_(1, n)
+    return torch.ceil(distance * n - GUARD).clamp_(0, n)
+
+
+def quantised(weights: Tensor, pressure: float, *, reference: bool = False) -> Tensor:
+    """P_i proportional to s^(-Q_i/n): larger weights never have the smaller probability."""
+    index = quantisation_index(weights, reference=reference)
+    z = torch.exp(index * (-math.log(pressure) / len(index)))
+    return z / z.sum()
+
+
+def softmax(scaled: Tensor, *, floor: float) -> Tensor:
+    """Softmax whose exponents fall at most ``floor`` below the largest, so that P > 0."""
+    exponent = scaled.to(torch.float64)
+    z = (exponent - exponent.amax()).clamp_min(floor).exp()
+    return z / z.sum()
+
+
+def decaying_pressure(start: float, epoch: int, warmup: int, epochs: int) -> float:
+    """s(t) = s0 (1/s0)^((t - T_w - 1)/(T - T_w - 1)): s0 in the first selective epoch, 1 at T."""
+    if epoch > epochs:
+        return 1.0
+    span = epochs - warmup - 1
+    progress = (epoch - warmup - 1) / span if span > 0 else 0.0
+    return float(max(1.0, start ** (1.0 - min(max(progress, 0.0), 1.0))))
+
+
+def stage_mix(
+    mix: tuple[float, float], span: tuple[float, float], epoch: int, schedule: str = "linear"
+) -> float:
+    """p_beta(t): the share of uncertainty, from mix[0] before span[0] to mix[1] after span[1]."""
+    (start, end), (first, last) = mix, span
+    if first == last:
+        return end if epoch >= last else start
+    progress = (min(max(epoch, first), last) - first) / (last - first)
+    if schedule == "exp":
+        return float(start ** (1.0 - progress) * end**progress)
+    return start + progress * (end - start)

@@ -1,0 +1,20 @@
+"""Random: every epoch is a uniform shuffle, as in any PyTorch loop."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from .base import Selector
+
+
+class Random(Selector):
+    """Uniform shuffles without replacement: what a plain ``shuffle=True`` loader does.
+
+    ``preset="reference"`` keeps the stored order, as the authors' comparison notebook does.
+    """
+
+    name: ClassVar[str] = "random"
+    fixed_reference_order: ClassVar[bool] = True
+
+    def _is_selective(self, epoch: int) -> bool:
+        return False

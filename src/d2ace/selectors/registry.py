@@ -1,0 +1,59 @@
+"""Methods by name."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from typing import Any
+
+from . import inputs
+from .active import Active
+from .balance import Balance
+from .base import Selector
+from .d2ace import D2ACE
+from .dihcl import DIHCL
+from .hard_imb import HardImb
+from .ml_unc import MLUnc
+from .random import Random
+from .recent import Recent
+
+SELECTORS: dict[str, type[Selector]] = {
+    method.name: method
+    for method in (Random, Active, Recent, DIHCL, Balance, HardImb, MLUnc, D2ACE)
+}
+
+
+def make_selector(
+    name: str, labels: inputs.Labels, features: inputs.Features = None, **options: Any
+) -> Selector:
+    """The selector called ``name`` (a key of ``SELECTORS``), with its options."""
+    if name not in SELECTORS:
+        raise ValueError(
+            f"There is no selector {name!r}{_guess(str(name), list(SELECTORS))}; "
+            f"choose from {', '.join(SELECTORS)}."
+        )
+    method = SELECTORS[name]
+    known = options_of(method)
+    for option in options:
+        if option not in known:
+            raise TypeError(
+                f"{name} has no option {option!r}{_guess(option, known)}; "
+                f"it takes {', '.join(known)}."
+            )
+    return method(labels, features, **options)
+
+
+def options_of(method: type[Selector]) -> list[str]:
+    """Names of all keyword options a selector class takes, its own first."""
+    names: dict[str, None] = {}
+    for owner in method.__mro__:
+        if "__init__" in vars(owner) and issubclass(owner, Selector):
+            for parameter in inspect.signature(owner.__init__).parameters.values():
+                if parameter.kind is parameter.KEYWORD_ONLY:
+                    names[parameter.name] = None
+    return list(names)
+
+
+def _guess(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word.lower().replace("-", "_"), known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
