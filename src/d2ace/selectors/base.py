@@ -207,11 +207,10 @@ class Selector(Sampler[list[int]]):
         the next epoch starts.
         """
         values, are_logits = inputs.predictions(logits, probs)
-        on_device = isinstance(index, Tensor) and index.device.type != "cpu"
-        rows: Any = index
-        if not on_device or self.replacement:
+        rows: inputs.Rows | Tensor = index
+        if self.replacement or not (isinstance(index, Tensor) and index.device.type != "cpu"):
             rows = inputs.host_rows(index, self.n, unique=not self.replacement)
-        count = len(rows)
+        count = len(index)
         if values.shape != (count, self.q):
             raise ValueError(
                 f"{'logits' if are_logits else 'probs'} must have shape [{count}, {self.q}] (one "
@@ -220,7 +219,7 @@ class Selector(Sampler[list[int]]):
         if count:
             self._stage(values.device).add(rows, values, are_logits=are_logits)
         if self.predictions == "train":
-            self._progress.observed(rows)
+            self._progress.observed(rows if isinstance(rows, Tensor) else rows.numbers)
 
     def loss_weight(self, index: Any) -> Tensor | None:
         """Weights to multiply the batch's [b, q] loss with, or None: call once per batch."""
@@ -331,6 +330,7 @@ class Selector(Sampler[list[int]]):
                 advance=self.update,
                 stand_in=lambda index, probs: self.memory.last_known(index, probs),
                 gather=self.merges_updates,
+                learns=type(self).update is not Selector.update,
                 skip_invalid=self.on_invalid == "skip",
             )
             if self._memory is not None:
@@ -360,7 +360,8 @@ class Selector(Sampler[list[int]]):
     def _rows_on(self, device: torch.device, index: Any) -> Tensor:
         if isinstance(index, Tensor) and index.device.type != "cpu":
             return index.detach()
-        return torch.tensor(inputs.host_rows(index, self.n, unique=False), device=device)
+        rows = inputs.host_rows(index, self.n, unique=False).array
+        return torch.from_numpy(rows.astype(np.int64)).to(device)
 
     def _is_selective(self, epoch: int) -> bool:
         return epoch > self.warmup

@@ -17,18 +17,17 @@ _EMPTY = 1e-12  # a column of M with a norm below this has no direction
 _EPSILON = 1e-8  # what the authors' code adds to norms and row sums
 
 
-def segment_sums(
-    values: Tensor, place: Tensor, starts: Tensor, factors: Tensor | None = None
-) -> Tensor:
-    """Sums of ``values[place] * factors`` over segments of ``place`` that begin at ``starts``.
+def segment_sums(values: Tensor, starts: Tensor) -> Tensor:
+    """Sums over the segments of ``values`` that begin at ``starts``, in a fixed order."""
+    ends = starts.new_full((1,), len(values))
+    return torch.segment_reduce(values, "sum", offsets=torch.cat([starts, ends]))
 
-    One fused gather-and-sum, in a fixed order on every device (an ``index_add_`` is neither).
-    """
+
+def gathered_sums(table: Tensor, place: Tensor, starts: Tensor) -> Tensor:
+    """Sums of ``table[place]`` over segments of ``place``: one fused gather-and-sum."""
     if place.numel() == 0:
-        return values.new_zeros(len(starts))
-    return functional.embedding_bag(
-        place, values.unsqueeze(1), starts, mode="sum", per_sample_weights=factors
-    ).squeeze(1)
+        return table.new_zeros(len(starts), *table.shape[1:])
+    return functional.embedding_bag(place, table, starts, mode="sum")
 
 
 class LocalCorrelation:
@@ -36,7 +35,7 @@ class LocalCorrelation:
 
     Y and Z never change, so the products that occur are listed once: pairs of positives in one
     row (for C), and pairs of a positive with a label of Z (for Z C). An epoch gathers and sums
-    them. Where the lists would be longer than half the matrix, blocks of the matrices are
+    them. Where the lists would be longer than the matrix is large, blocks of the matrices are
     multiplied instead; both routes give the same numbers.
     """
 
@@ -50,13 +49,12 @@ class LocalCorrelation:
         by_column = np.argsort(columns, kind="stable")
         self.positives = Positives(self._tensor(rows * q + columns), labels.indptr.tolist(), q)
         self.columns = self._tensor(columns)
-        self.every = self._tensor(np.arange(columns.size))
         self.row_starts = self._tensor(labels.indptr[:-1])
         self.by_column = self._tensor(by_column)
         self.column_starts = self._tensor(np.searchsorted(columns[by_column], np.arange(q)))
 
-        budget = n * q // 2
-        self.listed = bool((owned * nearby).sum() <= budget and (owned**2).sum() <= budget)
+        # at most 4 bytes a pair of the matrix for each list
+        self.listed = bool((owned * nearby).sum() <= n * q and (owned**2).sum() <= n * q)
         if self.listed:
             self._list_pairs(labels.indptr, owned, rows, columns)
             self._list_context(around, nearby, rows, columns)
@@ -81,9 +79,8 @@ class LocalCorrelation:
         order = np.argsort(cell, kind="stable")
         cells, starts = np.unique(cell[order], return_index=True)
         self.cells = self._tensor(cells)
-        self.first, self.second, self.cell_starts = self._compact(
-            first[order], second[order], starts
-        )
+        self.cell_starts = self._tensor(starts)
+        self.first, self.second = self._compact(first[order], second[order])
 
     def _list_context(self, around: sp.csr_array, nearby: Any, rows: Any, columns: Any) -> None:
         """For every positive (i, j) the cells (k, j) with k in Z_i."""
@@ -99,17 +96,15 @@ class LocalCorrelation:
 
     def cosines(self, masked: Tensor, *, reference: bool = False) -> Tensor:
         """C [q, q]: symmetric, diagonal 1 or 0; ``reference`` divides each row by its sum."""
-        squares = segment_sums(masked.square(), self.by_column, self.column_starts)
+        squares = segment_sums(masked.square()[self.by_column], self.column_starts)
         norm = squares.sqrt_()
         present = norm >= _EMPTY
         scale = norm + _EPSILON if reference else torch.where(present, norm, torch.inf)
         unit = masked / scale[self.columns]
         if self.listed:
             cosine = masked.new_zeros(self.q * self.q)
-            upper = segment_sums(
-                unit, self.first, self.cell_starts, unit.index_select(0, self.second)
-            )
-            cosine[self.cells] = upper
+            products = unit.index_select(0, self.first) * unit.index_select(0, self.second)
+            cosine[self.cells] = segment_sums(products, self.cell_starts)
             cosine = cosine.view(self.q, self.q)
             cosine = cosine + cosine.T
         else:
@@ -132,9 +127,11 @@ class LocalCorrelation:
         return gram
 
     def local_sums(self, correlation: Tensor) -> Tensor:
-        """(Z C)_ij at the ones of Y: float64 [number of ones]."""
+        """(Z C)_ij at the ones of Y: [number of ones]."""
         if self.listed:
-            return segment_sums(correlation.reshape(-1), self.context, self.context_starts)
+            return gathered_sums(
+                correlation.reshape(-1, 1), self.context, self.context_starts
+            ).squeeze(1)
         sums = []
         n = len(self.row_starts)
         for rows in row_blocks(n, self.q, self.device):
@@ -142,11 +139,7 @@ class LocalCorrelation:
             first = pointer[rows.start]
             starts = self._tensor(pointer[rows.start : rows.stop]) - first
             near = self.around[first : pointer[rows.stop]]
-            dense = (
-                functional.embedding_bag(near, correlation, starts, mode="sum")
-                if near.numel()
-                else correlation.new_zeros(len(starts), self.q)
-            )
+            dense = gathered_sums(correlation, near, starts)
             sums.append(dense.view(-1)[self.positives.within(rows)])
         return torch.cat(sums)
 
@@ -158,7 +151,8 @@ class LocalCorrelation:
         if reference_weights is not None:
             masked = masked * reference_weights[self.columns]
             correlation = correlation.T
-        return segment_sums(masked * self.local_sums(correlation), self.every, self.row_starts)
+        local = self.local_sums(correlation.to(matrix.dtype).contiguous())
+        return segment_sums(masked * local, self.row_starts)
 
 
 def mutual_information(uncertainty: Tensor) -> tuple[Tensor, Tensor]:

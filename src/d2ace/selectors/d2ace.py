@@ -16,7 +16,7 @@ from .history import PredictionHistory
 from .labels import dynamic_weights, weighted_sum
 from .neighbors import local_labels, nearest, neighbor_index
 from .quantised import QuantisedOptions, QuantisedSelector
-from .scores import metric_matrices
+from .scores import hardness, uncertainty
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -157,15 +157,11 @@ class D2ACE(QuantisedSelector):
     def update(self, index: Tensor, probs: Tensor) -> None:
         self.memory.update(index, probs)
 
-    def metrics(self, wanted: Sequence[str] = _METRICS) -> dict[str, Tensor]:
-        """U and H [n, q], those that are wanted."""
-        return metric_matrices(
-            self.memory,
-            trade_off=self.trade_off,
-            positives=self._correlation.positives,
-            hardness_loss=self.hardness_loss,
-            wanted=wanted,
-        )
+    def metric(self, name: str) -> Tensor:
+        """U or H [n, q]; valid until the next one is asked for."""
+        if name == "uncertainty":
+            return uncertainty(self.memory, self.trade_off)
+        return hardness(self.memory, self._correlation.positives, self.hardness_loss)
 
     def _weigh(self, matrix: Tensor) -> Tensor:
         """w_A = delta_A + phi_A."""
@@ -178,14 +174,11 @@ class D2ACE(QuantisedSelector):
         return weights
 
     def instance_weights(self, wanted: Sequence[str] = _METRICS) -> dict[str, Tensor]:
-        return {name: self._weigh(matrix) for name, matrix in self.metrics(wanted).items()}
+        return {name: self._weigh(self.metric(name)) for name in wanted}
 
     def label_importance(self) -> dict[str, Tensor]:
         """v_U and v_H."""
-        return {
-            name: dynamic_weights(matrix, self.label_weight)
-            for name, matrix in self.metrics().items()
-        }
+        return {name: dynamic_weights(self.metric(name), self.label_weight) for name in _METRICS}
 
     def mixing(self, epoch: int) -> float:
         """p_beta(t), the share of uncertainty."""

@@ -82,6 +82,7 @@ class PredictionHistory(Memory):
         self.slots = window - 1
         self.flip_smoothing = flip_smoothing
         self.soft_flips = soft_flips
+        self._workspace: Tensor | None = None
 
     @property
     def last(self) -> Tensor:
@@ -112,6 +113,14 @@ class PredictionHistory(Memory):
         last.copy_(probs)
         self.latest.index_copy_(0, index, latest)
         self.visits.index_copy_(0, index, visits + 1)
+
+    @property
+    def workspace(self) -> Tensor:
+        """Room for one [n, q] matrix, kept because fresh memory costs more than filling it."""
+        if self._workspace is None or self._workspace.device != self.latest.device:
+            n, _, q = self.latest.shape
+            self._workspace = self.latest.new_empty((n, q))
+        return self._workspace
 
     def change_count(self) -> Tensor:
         """How many differences the ring of each row holds, at least 1 so as to divide by: [n]."""

@@ -5,9 +5,10 @@ Every refusal is one sentence that names the argument, the value and what is exp
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -127,31 +128,38 @@ def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
     return matrix
 
 
-def host_rows(index: Any, n: int, *, unique: bool) -> list[int]:
-    """``index`` as a list of row numbers; accepts tensors, arrays, lists and ranges."""
+class Rows(NamedTuple):
+    """Row numbers on the host, in the forms that are needed."""
+
+    numbers: list[int]
+    array: np.ndarray[Any, Any]
+    distinct: set[int]
+
+
+def host_rows(index: Any, n: int, *, unique: bool) -> Rows:
+    """``index`` checked; a tensor, an array, a list or a range of row numbers."""
     if isinstance(index, Tensor):
-        values = index.detach()
-        if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
-            raise TypeError(f"index must hold whole numbers, got dtype {values.dtype}.")
-        shape, rows = tuple(values.shape), values.tolist()
-    else:
-        array = np.asarray(index)
-        if array.size and array.dtype.kind not in "iu":
+        index = index.detach().cpu().numpy()
+    array = np.asarray(index)
+    if array.ndim != 1:
+        raise ValueError(f"index must be one-dimensional, got shape {array.shape}.")
+    if array.dtype.kind not in "iu":
+        if array.size:
             raise TypeError(f"index must hold whole numbers, got dtype {array.dtype}.")
-        shape, rows = array.shape, array.tolist()
-    if len(shape) != 1:
-        raise ValueError(f"index must be one-dimensional, got shape {shape}.")
-    if rows and (min(rows) < 0 or max(rows) >= n):
-        wrong = next(row for row in rows if not 0 <= row < n)
+        array = array.astype(np.int64)
+    numbers = array.tolist()
+    distinct = set(numbers)
+    if numbers and (min(distinct) < 0 or max(distinct) >= n):
+        wrong = next(row for row in numbers if not 0 <= row < n)
         raise ValueError(f"index holds {wrong}, but rows run from 0 to {n - 1}.")
-    if unique and len(set(rows)) != len(rows):
-        seen: set[int] = set()
-        twice = next(row for row in rows if row in seen or seen.add(row))  # type: ignore[func-returns-value]
+    if unique and len(distinct) < len(numbers):
+        ordered = sorted(numbers)
+        twice = next(a for a, b in itertools.pairwise(ordered) if a == b)
         raise ValueError(
             f"index holds row {twice} twice; each row may occur once in a batch "
             f"(unless the selector is made with replacement=True)."
         )
-    return list(rows)
+    return Rows(numbers, array, distinct)
 
 
 def predictions(logits: Any, probs: Any) -> tuple[Tensor, bool]:

@@ -12,7 +12,7 @@ from .correlation import BINS, uncertainty_correlation
 from .history import PredictionHistory
 from .labels import weighted_sum
 from .quantised import QuantisedOptions, QuantisedSelector
-from .scores import metric_matrices
+from .scores import uncertainty
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -63,24 +63,20 @@ class MLUnc(QuantisedSelector):
         self.memory.update(index, probs)
 
     def _uncertainty(self) -> Tensor:
-        matrices = metric_matrices(self.memory, trade_off=self.trade_off, wanted=("uncertainty",))
-        return matrices["uncertainty"]
+        return uncertainty(self.memory, self.trade_off)
 
-    def _label_factor(self, uncertainty: Tensor) -> Tensor:
+    def _label_factor(self, matrix: Tensor) -> Tensor:
         """rowsum_j(C), which is all of C that w needs."""
         if self.preset == "reference":
-            return torch.full(
-                (self.q,), float(self.q), dtype=torch.float64, device=uncertainty.device
-            )
-        return uncertainty_correlation(uncertainty, self.mi_norm).sum(dim=1)
+            return torch.full((self.q,), float(self.q), dtype=torch.float64, device=matrix.device)
+        return uncertainty_correlation(matrix, self.mi_norm).sum(dim=1)
 
     def instance_weights(self) -> dict[str, Tensor]:
-        uncertainty = self._uncertainty()
-        factor = self._label_factor(uncertainty)
+        matrix = self._uncertainty()
+        factor = self._label_factor(matrix)
         if self.preset == "reference" and self._progress.upcoming >= 7:  # its epoch index 5
-            bins = (uncertainty * BINS).floor_().clamp_(0, BINS - 1)
-            uncertainty = bins.add_(0.5).div_(BINS)
-        return {"uncertainty": weighted_sum(uncertainty, factor)}
+            matrix = (matrix * BINS).floor_().clamp_(0, BINS - 1).add_(0.5).div_(BINS)
+        return {"uncertainty": weighted_sum(matrix, factor)}
 
     def label_importance(self) -> dict[str, Tensor]:
         return {"uncertainty": self._label_factor(self._uncertainty())}

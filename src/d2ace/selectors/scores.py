@@ -1,7 +1,7 @@
 """How uncertain and how hard each (instance, label) pair is.
 
-The matrices of D2ACE and ML-Unc are filled a block of rows at a time: the dozen element-wise steps
-then run in cache, and the logarithms are shared by entropy and loss.
+A matrix is filled a block of rows at a time, so that the dozen element-wise steps run in cache. It
+lies in the history's workspace: use it before the next one is made.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from .history import PredictionHistory
 
 CLAMP = 1e-7  # probabilities enter the loss clamped to [CLAMP, 1 - CLAMP]
-_LEAST, _MOST = math.log(CLAMP), math.log1p(-CLAMP)
+_LOSS_FROM = {"prob": 1.0, "reference": 2.0}  # minus the probability of the true state
 _BLOCK = {"cpu": 1 << 19}  # pairs a block; other devices take the whole matrix in a few blocks
 _BLOCK_ELSEWHERE = 1 << 26
 
@@ -49,45 +49,51 @@ class Positives:
         return self.flat[first:last] - rows.start * self.q
 
 
-def metric_matrices(
-    history: PredictionHistory,
-    *,
-    trade_off: float = 0.5,
-    positives: Positives | None = None,
-    hardness_loss: str = "bce",
-    wanted: Sequence[str] = ("uncertainty", "hardness"),
-) -> dict[str, Tensor]:
-    """U = lambda_1 E + (1 - lambda_1) D and H = l (1 - fbar), those of them that are wanted.
+def _scratch(like: Tensor, rows: slice, count: int) -> list[Tensor]:
+    shape = (rows.stop - rows.start, like.shape[1])
+    return [torch.empty(shape, dtype=like.dtype, device=like.device) for _ in range(count)]
 
-    E is the entropy of the last prediction in bits, D the mean of the differences present in the
-    window, l the loss of the last prediction against Y (given by ``positives``).
+
+def uncertainty(history: PredictionHistory, trade_off: float) -> Tensor:
+    """U = lambda_1 E + (1 - lambda_1) D [n, q].
+
+    E is the entropy of the last prediction in bits, D the mean of the differences in the window.
     """
-    last = history.last
+    last, result = history.last, history.workspace
     n, q = last.shape
-    result = {name: torch.empty((n, q), dtype=last.dtype, device=last.device) for name in wanted}
     per_change = (1.0 - trade_off) / history.change_count().to(last.dtype).unsqueeze(1)
-    tiny = torch.finfo(last.dtype).tiny  # x ln x is exactly 0 at 0
+    tiny = torch.finfo(last.dtype).tiny  # x ln x is then exactly 0 at 0
     scratch: list[Tensor] = []
     for rows in row_blocks(n, q, last.device):
-        p = last[rows]
-        if not scratch:
-            scratch = [torch.empty_like(p, memory_format=torch.contiguous_format) for _ in range(4)]
-        log_p, rest, log_rest, work = (buffer[: len(p)] for buffer in scratch)
+        p, out = last[rows], result[rows]
+        scratch = scratch or _scratch(last, rows, 3)
+        log_p, rest, log_rest = (buffer[: len(p)] for buffer in scratch)
         torch.clamp_min(p, tiny, out=log_p).log_()
         torch.sub(1.0, p, out=rest)
         torch.clamp_min(rest, tiny, out=log_rest).log_()
-        if "uncertainty" in result:
-            out = result["uncertainty"][rows]
-            torch.mul(p, log_p, out=work).addcmul_(rest, log_rest)
-            torch.sum(history.changes[rows], dim=1, out=out)
-            out.mul_(per_change[rows]).add_(work, alpha=-trade_off / math.log(2.0))
-        if "hardness" in result:
-            assert positives is not None  # noqa: S101  (the caller's contract, not user input)
-            place = positives.within(rows)
-            log_true = log_rest.view(-1).index_copy_(0, place, log_p.view(-1)[place])
-            log_true = log_true.clamp_(_LEAST, _MOST).view_as(p)
-            if hardness_loss != "bce":  # minus the loss: p_true - 1, or p_true - 2
-                log_true = log_true.exp_().sub_(1.0 if hardness_loss == "prob" else 2.0)
-            # l (1 - fbar) = log_true * fbar - log_true
-            torch.mul(log_true, history.flips[rows], out=result["hardness"][rows]).sub_(log_true)
+        torch.sum(history.changes[rows], dim=1, out=out)
+        negative_entropy = log_p.mul_(p).addcmul_(rest, log_rest)
+        out.mul_(per_change[rows]).add_(negative_entropy, alpha=-trade_off / math.log(2.0))
+    return result
+
+
+def hardness(history: PredictionHistory, positives: Positives, loss: str = "bce") -> Tensor:
+    """H = l (1 - fbar) [n, q], with l the loss of the last prediction against Y.
+
+    ``loss`` is "bce", "prob" (one minus the probability of the true state) or "reference" (two
+    minus it).
+    """
+    last, result = history.last, history.workspace
+    n, q = last.shape
+    scratch: list[Tensor] = []
+    for rows in row_blocks(n, q, last.device):
+        p, out = last[rows], result[rows]
+        place = positives.within(rows)
+        scratch = scratch or _scratch(last, rows, 1)
+        true = torch.sub(1.0, p, out=scratch[0][: len(p)])
+        flat = true.view(-1)
+        flat.index_copy_(0, place, 1.0 - flat[place])
+        true.clamp_(CLAMP, 1.0 - CLAMP)
+        negative_loss = true.log_() if loss == "bce" else true.sub_(_LOSS_FROM[loss])
+        torch.mul(negative_loss, history.flips[rows], out=out).sub_(negative_loss)
     return result

@@ -6,12 +6,15 @@ observing several times cheaper. Order is kept: a row observed twice is processe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from .inputs import Rows
 
 _PAIRS = 1 << 18  # pairs processed together
 _NOT_FINITE, _OUT_OF_RANGE, _REPEATED = 1, 2, 3  # faults noted on an accelerator
@@ -33,44 +36,47 @@ class Staging:
         advance: Callable[[Tensor, Tensor], None],
         stand_in: Callable[[Tensor, Tensor], Tensor],
         gather: bool,
+        learns: bool,
         skip_invalid: bool,
     ) -> None:
         self.n, self.q = shape
         self.device, self.dtype = device, dtype
         self.on_host = device.type == "cpu"
         self.advance, self.stand_in, self.skip_invalid = advance, stand_in, skip_invalid
+        self.learns = learns
         self.capacity = max(1, _PAIRS // self.q) if gather else 0
         self.values = torch.empty((self.capacity, self.q), dtype=dtype, device=device)
         self.rows = np.empty(self.capacity, dtype=np.int64)
         self.filled = 0
         self.known: set[int] = set()
         self.marked = False
+        self.are_logits = True
         self.fault = torch.zeros(3, dtype=torch.int64, device=device)  # kind, instance, label
 
-    def add(self, rows: list[int] | Tensor, values: Tensor, *, are_logits: bool) -> None:
-        """Take one batch; ``rows`` is a checked list, or a tensor on the accelerator."""
+    def add(self, rows: Rows | Tensor, values: Tensor, *, are_logits: bool) -> None:
+        """Take one batch; its rows are checked ones of the host, or stay on the accelerator."""
         marked = self.on_host and self._has_invalid(rows, values, are_logits)
+        if not self.learns:
+            return
         if isinstance(rows, Tensor):
             self.flush()
             self._process(self._check_rows(rows), values, are_logits, marked)
             return
-        distinct = set(rows)
-        if len(distinct) < len(rows):  # drawn with replacement: the first occurrence counts
-            first = np.sort(np.unique(rows, return_index=True)[1])
-            rows = np.asarray(rows)[first].tolist()
-            values = values[torch.from_numpy(first).to(values.device)]
-        if self.filled + len(rows) > self.capacity:
+        array = rows.array
+        if len(rows.distinct) < len(array):  # drawn with replacement: the first occurrence counts
+            first = np.sort(np.unique(array, return_index=True)[1])
+            array, values = array[first], values[torch.from_numpy(first).to(values.device)]
+        if self.filled + len(array) > self.capacity or are_logits != self.are_logits:
             self.flush()
-        if len(rows) > self.capacity:
-            self._process(torch.tensor(rows, device=self.device), values, are_logits, marked)
+            self.are_logits = are_logits
+        if len(array) > self.capacity:
+            index = torch.from_numpy(array.astype(np.int64)).to(self.device)
+            self._process(index, values, are_logits, marked)
             return
-        stop = self.filled + len(rows)
-        place = self.values[self.filled : stop]
-        self._convert(values, are_logits, marked, out=place)
-        if not self.on_host:
-            self._note(place.isnan(), torch.tensor(rows, device=self.device))
-        self.rows[self.filled : stop] = rows
-        self.known |= distinct
+        stop = self.filled + len(array)
+        self.values[self.filled : stop].copy_(values)
+        self.rows[self.filled : stop] = array
+        self.known |= rows.distinct
         self.filled = stop
         self.marked = self.marked or marked
 
@@ -82,13 +88,14 @@ class Staging:
         repeated, marked = len(self.known) < self.filled, self.marked
         self.filled, self.marked = 0, False
         self.known.clear()
+        index = torch.from_numpy(rows).to(self.device)
+        self._convert(index, values, self.are_logits, marked)
         if not repeated:
-            self._advance(torch.from_numpy(rows).to(self.device), values, marked)
+            self._advance(index, values, marked)
             return
         for turn in _turns(rows):
-            index = torch.from_numpy(rows[turn]).to(self.device)
-            part = values.index_select(0, torch.from_numpy(turn).to(self.device))
-            self._advance(index, part, marked)
+            chosen = torch.from_numpy(turn).to(self.device)
+            self._advance(index[chosen], values.index_select(0, chosen), marked)
 
     def raise_fault(self) -> None:
         """Report what an accelerator could not report at once (its pairs were passed over)."""
@@ -104,49 +111,50 @@ class Staging:
             raise ValueError(_invalid_sentence("a value that is no probability", row, label))
 
     def _process(self, index: Tensor, values: Tensor, are_logits: bool, marked: bool) -> None:
-        probs = torch.empty((len(index), self.q), dtype=self.dtype, device=self.device)
-        self._convert(values, are_logits, marked, out=probs)
-        if not self.on_host:
-            self._note(probs.isnan(), index)
+        probs = values.to(self.device, self.dtype, copy=True)
+        self._convert(index, probs, are_logits, marked)
         self._advance(index, probs, marked)
 
+    def _convert(self, index: Tensor, values: Tensor, are_logits: bool, marked: bool) -> None:
+        """Turn values into probabilities in place; what is no valid prediction becomes NaN."""
+        if marked or not self.on_host:  # an accelerator is not asked whether there are any
+            invalid = ~values.isfinite() if are_logits else ~((values >= 0) & (values <= 1))
+            values.masked_fill_(invalid, torch.nan)
+            if not self.on_host:
+                self._note(invalid, index)
+        if are_logits:
+            values.sigmoid_()
+
     def _advance(self, index: Tensor, probs: Tensor, marked: bool) -> None:
-        if marked or not self.on_host:  # an accelerator is not asked whether there are marks
+        if marked or not self.on_host:
             probs = torch.where(probs.isnan(), self.stand_in(index, probs), probs)
         self.advance(index, probs)
 
-    def _convert(self, values: Tensor, are_logits: bool, marked: bool, *, out: Tensor) -> None:
-        """Probabilities in ``out``; what is no valid prediction becomes NaN."""
-        out.copy_(values)
-        if marked or not self.on_host:
-            valid = out.isfinite() if are_logits else (out >= 0) & (out <= 1)
-            out.masked_fill_(~valid, torch.nan)
-        if are_logits:
-            out.sigmoid_()
-
-    def _has_invalid(self, rows: Any, values: Tensor, are_logits: bool) -> bool:
-        """Whether pairs must be skipped; raises where they may not be."""
+    def _has_invalid(self, rows: Rows | Tensor, values: Tensor, are_logits: bool) -> bool:
+        """Whether pairs must be passed over; raises where they may not be."""
         if not are_logits and values.numel():
             low, high = values.aminmax()
             if low < 0 or high > 1:
-                place = int(((values < 0) | (values > 1)).flatten().nonzero()[0])
-                row, label = rows[place // self.q], place % self.q
+                instance, label, value = self._first((values < 0) | (values > 1), rows, values)
                 raise ValueError(
-                    f"probs holds {values.flatten()[place].item():g} for instance {int(row)}, "
-                    f"label {label}, but a probability lies in [0, 1]; pass raw scores as logits."
+                    f"probs holds {value:g} for instance {instance}, label {label}, but a "
+                    f"probability lies in [0, 1]; pass raw scores as logits."
                 )
-        if bool(torch.isfinite(values.sum())):
+        if math.isfinite(values.sum().item()):
             return False
-        invalid = (~values.isfinite()).flatten().nonzero()
-        if not len(invalid):  # a sum of large finite values may overflow
+        invalid = ~values.isfinite()
+        if not bool(invalid.any()):  # a sum of large finite values may overflow
             return False
         if not self.skip_invalid:
-            place = int(invalid[0])
-            value = values.flatten()[place].item()
-            raise ValueError(
-                _invalid_sentence(str(value), int(rows[place // self.q]), place % self.q)
-            )
+            instance, label, value = self._first(invalid, rows, values)
+            raise ValueError(_invalid_sentence(str(value), instance, label))
         return True
+
+    def _first(self, bad: Tensor, rows: Rows | Tensor, values: Tensor) -> tuple[int, int, float]:
+        place = int(bad.flatten().nonzero()[0])
+        numbers = rows if isinstance(rows, Tensor) else rows.array
+        instance = int(numbers[place // self.q])
+        return instance, place % self.q, values.flatten()[place].item()
 
     def _check_rows(self, rows: Tensor) -> Tensor:
         """Rows that stay on the accelerator: faults are noted there, nothing is read back."""
