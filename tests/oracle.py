@@ -328,7 +328,8 @@ class HardImbOracle(Oracle):
         super().observe(ids, probs)
         w = self.weights(0)["hardness"]  # after storing the batch
         for i in ids:
-            index = min(math.ceil(self.n * (w[i] / w.max())), self.n)
+            # the guard of 1.4, so that rounding of equal losses cannot move a row
+            index = min(math.ceil(self.n * (w[i] / w.max()) - 1e-9), self.n)
             self.table[i] = self.options["pressure"] ** (index / self.n)
 
     def weights(self, t: int) -> dict[str, Array]:

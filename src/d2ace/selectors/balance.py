@@ -25,7 +25,7 @@ def selective_mask(
     weighted up. ``labels`` is boolean; the result has the sum b per label where both classes occur.
     """
     size = labels.shape[0]
-    positives = labels.sum(dim=0)
+    positives = labels.sum(dim=0, dtype=torch.float64)
     aim = target * size
     too_many = positives > aim + 1e-9
     too_few = positives < aim - 1e-9

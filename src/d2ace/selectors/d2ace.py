@@ -128,7 +128,7 @@ class D2ACE(QuantisedSelector):
             around, alone = neighbor_index(neighbors, self.n), self.include_self
         else:
             k = inputs.whole_number("neighbors", neighbors, 0)
-            if self.features is None or k == 0:
+            if self.features is None:
                 return self.labels
             if self.reference and self.include_self:  # the K + 1 nearest, itself as one of them
                 around, alone = nearest(self.features, k + 1, include_self=True), False

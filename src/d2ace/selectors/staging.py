@@ -168,16 +168,21 @@ class Staging:
         ):
             if bad.numel():
                 at = bad.to(torch.int8).argmax()
-                self._keep(torch.stack([bad.any() * kind, culprit[at], torch.zeros_like(at)]))
+                self._keep(bad.any() * kind, _at(culprit, at), torch.zeros_like(at))
         return rows.clamp(0, self.n - 1)
 
     def _note(self, invalid: Tensor, index: Tensor) -> None:
         at = invalid.flatten().to(torch.int8).argmax()
-        self._keep(torch.stack([invalid.any() * _NOT_FINITE, index[at // self.q], at % self.q]))
+        self._keep(invalid.any() * _NOT_FINITE, _at(index, at // self.q), at % self.q)
 
-    def _keep(self, fault: Tensor) -> None:
+    def _keep(self, *fault: Tensor) -> None:
         """The first fault stays."""
-        self.fault = torch.where(self.fault[0] > 0, self.fault, fault.to(torch.int64))
+        self.fault = torch.where(self.fault[0] > 0, self.fault, torch.stack(fault))
+
+
+def _at(values: Tensor, place: Tensor) -> Tensor:
+    """``values[place]`` for a scalar place, without asking the device for it."""
+    return values.index_select(0, place.view(1)).squeeze(0)
 
 
 def _turns(rows: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:

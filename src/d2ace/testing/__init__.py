@@ -1,0 +1,44 @@
+"""A conformance kit: does a selector keep what every selector promises?
+
+    from d2ace.testing import check_selector
+
+    check_selector(MySelector)                  # raises AssertionError with the broken promise
+    check_selector(MySelector, window=3)        # with options
+
+or, one test per promise, under pytest::
+
+    @pytest.mark.parametrize("check", d2ace.testing.CHECKS, ids=lambda check: check.__name__)
+    def test_promise(check):
+        check(MySelector, window=3)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..selectors import Selector
+from . import drawing, observing, resuming  # noqa: F401  (their checks register themselves)
+from .problem import CHECKS
+
+__all__ = ["CHECKS", "SETTINGS", "check_selector"]
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "random": {},
+    "active": {},
+    "recent": {"window": 3},
+    "dihcl": {},
+    "balance": {},
+    "hard_imb": {"neighbors": 3},
+    "ml_unc": {"window": 3},
+    "d2ace": {"window": 3, "neighbors": 3, "mix_epochs": (2, 5)},
+}
+"""One canonical setting per registered method: a new method without one fails the test suite."""
+
+
+def check_selector(cls: type[Selector], **options: Any) -> None:
+    """Run every check on ``cls`` made with ``options``; the first broken promise raises."""
+    for check in CHECKS:
+        try:
+            check(cls, **options)
+        except AssertionError as broken:
+            raise AssertionError(f"{cls.__name__} fails {check.__name__}: {broken}") from broken

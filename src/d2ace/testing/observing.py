@@ -1,0 +1,191 @@
+"""Checks of what a selector accepts, refuses and remembers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from ..selectors import Selector
+from .problem import (
+    BATCH,
+    COMMON,
+    EPOCHS,
+    WARMUP,
+    N,
+    Q,
+    check,
+    features,
+    labels,
+    logits_of,
+    make,
+    refusal,
+    same,
+    steps,
+    train,
+    trained,
+)
+
+
+@check
+def logits_and_probs_say_the_same(cls: type[Selector], **options: Any) -> None:
+    selector, twin = make(cls, options), make(cls, options)
+    for epoch in range(1, WARMUP + 1):
+        logits = logits_of(epoch)
+        for batch, _ in zip(selector, twin, strict=True):
+            selector.observe(batch, logits=logits[batch])
+            twin.observe(np.array(batch), probs=torch.sigmoid(logits[batch]).numpy())
+    assert torch.equal(selector.probabilities, twin.probabilities)
+
+
+@check
+def half_precision_and_graphs_are_welcome(cls: type[Selector], **options: Any) -> None:
+    selector = make(cls, options)
+    logits = logits_of(1).requires_grad_()
+    for batch in selector:
+        selector.observe(torch.tensor(batch), logits=(2 * logits)[batch].bfloat16())
+    assert not any(value.requires_grad for value in selector.state_dict()["memory"].values())
+
+
+@check
+def rows_not_observed_do_not_change(cls: type[Selector], **options: Any) -> None:
+    selector = trained(cls, options)
+    before = selector.state_dict()["memory"]
+    rows = torch.tensor([3, 11, 20])
+    selector.observe(rows, logits=logits_of(50)[rows])
+    after = selector.state_dict()["memory"]
+    others = torch.ones(N, dtype=torch.bool)
+    others[rows] = False
+    for name, value in before.items():
+        if value.ndim and value.shape[0] == N:
+            assert torch.equal(value[others], after[name][others]), f"{name} changed elsewhere"
+
+
+@check
+def a_refused_observation_changes_nothing(cls: type[Selector], **options: Any) -> None:
+    selector = trained(cls, options)
+    before = selector.state_dict()
+    good = torch.full((2, Q), 0.25)
+    poor = good.clone()
+    poor[1, 2] = float("nan")
+    refused: list[tuple[Any, dict[str, Any], tuple[str, ...]]] = [
+        ([0, 1], {}, ("logits", "probs", "neither")),
+        ([0, 1], {"logits": good, "probs": good}, ("logits", "probs", "both")),
+        ([0], {"logits": good}, ("logits", "[1, 5]", "(2, 5)")),
+        ([0, 1], {"probs": good[:, :-1]}, ("probs", "(2, 4)")),
+        ([0, N], {"logits": good}, ("index", str(N), str(N - 1))),
+        ([-1, 0], {"logits": good}, ("index", "-1")),
+        ([4, 4], {"logits": good}, ("index", "4", "twice")),
+        ([0.0, 1.0], {"logits": good}, ("index", "float")),
+        ([[0, 1]], {"logits": good}, ("index", "(1, 2)")),
+        ([0, 1], {"probs": good + 1}, ("probs", "1.25")),
+        ([0, 1], {"logits": good.to(torch.int64)}, ("logits", "int64")),
+        ([5, 6], {"logits": poor}, ("instance 6", "label 2", "nan")),
+        ([5, 6], {"probs": poor}, ("instance 6", "label 2", "nan")),
+        ([5, 6], {"logits": good / 0}, ("instance 5", "label 0", "inf")),
+    ]
+    for index, given, words in refused:
+        message = refusal(lambda i=index, g=given: selector.observe(i, **g))  # type: ignore[misc]
+        for word in words:
+            assert word in message, f"{message!r} does not mention {word!r}"
+        assert same(selector.state_dict(), before), f"the state changed by {words}"
+
+
+@check
+def options_out_of_range_are_named(cls: type[Selector], **options: Any) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"batch_size": 0},
+        {"batch_size": 2.5},
+        {"epochs": 0},
+        {"warmup": -1},
+        {"seed": -1},
+        {"preset": "papers"},
+        {"on_invalid": "ignore"},
+        {"predictions": "some"},
+        {"dtype": torch.float16},
+    ]
+    for option in wrong:
+        (name,) = option
+        message = refusal(lambda o=option: make(cls, {**options, **o}))  # type: ignore[misc]
+        assert name in message, f"{message!r} does not name {name}"
+
+
+@check
+def labels_must_be_zeros_and_ones(cls: type[Selector], **options: Any) -> None:
+    wrong = labels().to(torch.int64)
+    wrong[4, 3] = 2
+    message = refusal(lambda: cls(wrong, features(), **options))
+    assert "labels[4, 3]" in message and "2" in message, message
+    message = refusal(lambda: cls(labels(), features()[:-1], **options))
+    assert "features" in message and str(N) in message, message
+
+
+@check
+def invalid_pairs_can_be_skipped(cls: type[Selector], **options: Any) -> None:
+    selector = make(cls, options, on_invalid="skip")
+    for epoch in range(1, WARMUP + 2):
+        logits = logits_of(epoch)
+        logits[::3, 1] = float("nan")
+        logits[1::5, 0] = float("inf")
+        for batch in selector:
+            selector.observe(batch, logits=logits[batch])
+    p = selector.probabilities
+    assert bool(torch.isfinite(p).all()) and bool((p > 0).all())
+    for name, value in selector.state_dict()["memory"].items():
+        assert not value.is_floating_point() or bool(torch.isfinite(value).all()), name
+
+
+@check
+def observing_never_waits_for_the_device(cls: type[Selector], **options: Any) -> None:
+    # tensors on "meta" have no values: whoever reads one back gets an error
+    selector = make(cls, options)
+    list(selector)
+    for _ in range(2):
+        index = torch.empty(BATCH, dtype=torch.int64, device="meta")
+        selector.observe(index, logits=torch.empty(BATCH, Q, device="meta"))
+    devices = {value.device.type for value in selector.memory.state_dict().values()}
+    assert devices <= {"meta"}, f"state is on {devices}, predictions are on meta"
+
+
+@check
+def the_device_option_decides_where_state_is(cls: type[Selector], **options: Any) -> None:
+    selector = make(cls, options, device="cpu")
+    selector.observe([0, 1], logits=logits_of(1)[:2])
+    assert {v.device.type for v in selector.state_dict()["memory"].values()} <= {"cpu"}
+    assert selector.probabilities.device.type == "cpu"
+
+
+@check
+def sparse_and_dense_labels_are_the_same(cls: type[Selector], **options: Any) -> None:
+    dense, names = labels(), ["torch", "numpy", "scipy", "torch sparse"]
+    forms = [dense, dense.numpy(), sp.csc_matrix(dense.numpy()), dense.to_sparse()]
+    drawn = [train(cls(form, features(), **{**COMMON, **options}), WARMUP + 2) for form in forms]
+    for name, epochs in zip(names, drawn, strict=True):
+        assert epochs == drawn[0], f"{name} labels draw other batches"
+
+
+@check
+def replacement_draws_and_observes_repeats(cls: type[Selector], **options: Any) -> None:
+    selector = make(cls, options, replacement=True)
+    epochs = train(selector, EPOCHS)
+    assert all(sum(map(len, epoch)) >= N for epoch in epochs)
+    selector.observe([1, 2, 1], logits=logits_of(60)[[1, 2, 1]])
+    assert bool((selector.probabilities > 0).all())
+
+
+@check
+def loss_weights_fit_the_batch(cls: type[Selector], **options: Any) -> None:
+    selector = make(cls, options, importance_weighting=True)
+    for epoch in range(1, WARMUP + 3):
+        p = selector.probabilities
+        for batch in steps(selector):
+            weight = selector.loss_weight(batch)
+            if weight is None:
+                continue
+            assert epoch > WARMUP or bool((weight == 1).all()), "weighted during warm-up"
+            assert torch.broadcast_shapes(weight.shape, (len(batch), Q)) == (len(batch), Q)
+            if weight.shape == (len(batch), 1):
+                expected = 1 / (N * p[batch].unsqueeze(1))
+                assert torch.allclose(weight.double(), expected), "not 1 / (n P)"

@@ -1,0 +1,131 @@
+"""Checks of saving and resuming: the very same batches, wherever training stopped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.utils.data import DataLoader, TensorDataset
+
+from ..indexed import IndexedDataset
+from ..selectors import Selector
+from .problem import (
+    BATCH,
+    WARMUP,
+    N,
+    Q,
+    check,
+    features,
+    loaded,
+    logits_of,
+    make,
+    refusal,
+    reload,
+    same,
+    steps,
+    train,
+    trained,
+)
+
+
+def _resumed(cls: type[Selector], options: dict[str, Any], stop: int, times: int = 1) -> None:
+    """Stop after ``stop`` batches of a selective epoch, ``times`` times in a row; compare."""
+    undisturbed = trained(cls, options)
+    expected = train(undisturbed, 2)
+    selector = trained(cls, options)
+    drawn: list[list[int]] = []
+    for _ in range(times):
+        remaining = stop
+        for batch in steps(selector):
+            drawn.append(batch)
+            remaining -= 1
+            if remaining == 0:
+                break
+        # leaving the loop skips the last observation of `_steps`: make it before saving
+        if remaining == 0:
+            selector.observe(drawn[-1], logits=logits_of(WARMUP + 2)[drawn[-1]])
+        state = reload(selector.state_dict())
+        selector = make(cls, options, seed=5)
+        selector.load_state_dict(state)
+    inside = selector.epoch == WARMUP + 2
+    assert inside == (len(drawn) < len(expected[0])), f"resumed in epoch {selector.epoch}"
+    if inside:
+        drawn += list(steps(selector))
+    assert drawn == expected[0], "the interrupted epoch differs"
+    assert train(selector, 1)[0] == expected[1], "the epoch after it differs"
+    assert same(selector.state_dict(), undisturbed.state_dict()), "the final state differs"
+
+
+@check
+def resumes_after_the_first_batch(cls: type[Selector], **options: Any) -> None:
+    _resumed(cls, options, 1)
+
+
+@check
+def resumes_in_the_middle(cls: type[Selector], **options: Any) -> None:
+    _resumed(cls, options, 3)
+
+
+@check
+def resumes_before_the_last_batch(cls: type[Selector], **options: Any) -> None:
+    _resumed(cls, options, -(-N // BATCH) - 1)
+
+
+@check
+def resumes_at_the_end_of_an_epoch(cls: type[Selector], **options: Any) -> None:
+    _resumed(cls, options, -(-N // BATCH))
+
+
+@check
+def resumes_twice_in_one_epoch(cls: type[Selector], **options: Any) -> None:
+    _resumed(cls, options, 2, times=2)
+
+
+@check
+def resumes_without_observations(cls: type[Selector], **options: Any) -> None:
+    selector, twin = trained(cls, options), make(cls, options)
+    batches = iter(selector)
+    for _ in range(2):
+        next(batches)
+    twin.load_state_dict(reload(selector.state_dict()))
+    assert list(twin) == list(batches)
+
+
+@check
+def resumes_what_a_loader_drew_ahead(cls: type[Selector], **options: Any) -> None:
+    expected = loaded(cls, options, 0)
+    selector = make(cls, options)
+    data = IndexedDataset(TensorDataset(features()))
+    seen: list[list[int]] = []
+    while len(seen) < len(expected):
+        loader = DataLoader(data, batch_sampler=selector, num_workers=2)
+        epoch = selector.epoch
+        for index, _ in loader:  # two workers: the selector is five batches ahead
+            selector.loss_weight(index)
+            selector.observe(index, logits=logits_of(epoch)[index])
+            seen.append(index.tolist())
+            if len(seen) == 3 * len(selector) // 2:
+                break
+        state = reload(selector.state_dict())
+        selector = make(cls, options)
+        selector.load_state_dict(state)
+    assert seen == expected, "batches drawn ahead were lost or repeated"
+
+
+@check
+def a_saved_state_stays_as_it_was(cls: type[Selector], **options: Any) -> None:
+    selector = trained(cls, options)
+    state = selector.state_dict()
+    kept = reload(state)
+    train(selector, 1)
+    assert same(state, kept), "going on changed a state saved before"
+
+
+@check
+def a_foreign_state_is_refused(cls: type[Selector], **options: Any) -> None:
+    selector = trained(cls, options)
+    before = selector.state_dict()
+    other = make(cls, options, batch_size=BATCH + 1).state_dict()
+    broken = dict(before, shape=[N + 1, Q])
+    for state in (other, broken, {"weights": 1}):
+        refusal(lambda s=state: selector.load_state_dict(s))  # type: ignore[misc]
+        assert same(selector.state_dict(), before), "a refused state changed the selector"
