@@ -27,8 +27,8 @@ def entropy(p: npt.ArrayLike) -> Array:
 
 def bce(p: Array, y: Array) -> Array:
     """Binary cross-entropy of every pair, p clamped to [1e-7, 1 - 1e-7] (1.1)."""
-    p = np.minimum(np.maximum(p, 1e-7), 1.0 - 1e-7)
-    return np.asarray(-(y * np.log(p) + (1.0 - y) * np.log(1.0 - p)))
+    one, rest = (np.clip(x, 1e-7, 1.0 - 1e-7) for x in (p, 1.0 - p))
+    return np.asarray(-(y * np.log(one) + (1.0 - y) * np.log(rest)))
 
 
 def binary(p: Array) -> Array:
@@ -337,7 +337,9 @@ class HardImbOracle(Oracle):
         return {"hardness": self.imbalance * (loss.mean(1) if self.reference else loss.sum(1))}
 
     def selective(self, t: int) -> Array:
-        return self.table / self.table.sum() if self.reference else super().selective(t)
+        if self.reference and t <= self.epochs:
+            return self.table / self.table.sum()
+        return super().selective(t)
 
 
 class MLUncOracle(Oracle):

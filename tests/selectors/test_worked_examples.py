@@ -382,7 +382,6 @@ class TestBaselines:
         equal(selector.probabilities, p)
 
     def test_dihcl_counts_how_likely_a_row_was(self):
-        selector = visited("dihcl", x=None)
         selector = d2ace.DIHCL(Y, dtype=torch.float64, batch_size=4)
         selector.learning_rate = 1e-3
         for probs in VISITS:
@@ -390,9 +389,8 @@ class TestBaselines:
         selector.set_epoch(11)
         next(iter(selector))
         selector._drawn = torch.tensor([0.2, 0.404214, 0.2, 0.195786], dtype=torch.float64)
-        # a = .5: lower the loss of row 2, label 1 from -ln .65 by .5
         probs = VISITS[2][[1]].clone()
-        probs[0, 0] = 0.65 * np.exp(0.5) if 0.65 * np.exp(0.5) < 1 else 0.65 * np.exp(-0.5)
+        probs[0, 0] *= np.exp(-0.5)  # the loss of a positive label rises by .5
         selector.observe([1], probs=probs)
         equal(selector.weights["hardness"][1], "325.088499")
 

@@ -163,10 +163,9 @@ class Selector(Sampler[list[int]]):
         """The next epoch's batches (of an epoch resumed in its middle: the remaining ones)."""
         progress = self._progress
         if not progress.resuming:
+            selective = self._is_selective(progress.upcoming)
+            self._drawn = self._checked_distribution(progress.upcoming) if selective else None
             progress.begin()
-            self._drawn = None
-            if self._is_selective(progress.drawn_epoch):
-                self._drawn = self._checked_distribution(progress.drawn_epoch)
         epoch = progress.drawn_epoch
         for batch in self._batches(epoch, progress.start()):
             if not progress.draws(epoch):  # another iterator has begun a later epoch

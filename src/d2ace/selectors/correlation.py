@@ -39,7 +39,14 @@ class LocalCorrelation:
     multiplied instead; both routes give the same numbers.
     """
 
-    def __init__(self, labels: sp.csr_array, around: sp.csr_array, device: torch.device) -> None:
+    def __init__(
+        self,
+        labels: sp.csr_array,
+        around: sp.csr_array,
+        device: torch.device,
+        *,
+        listed: bool | None = None,
+    ) -> None:
         n, q = labels.shape
         self.q, self.device = q, device
         owned = np.diff(labels.indptr).astype(np.int64)
@@ -53,10 +60,11 @@ class LocalCorrelation:
         self.by_column = self._tensor(by_column)
         self.column_starts = self._tensor(np.searchsorted(columns[by_column], np.arange(q)))
 
-        # at most 4 bytes a pair of the matrix for each list
-        self.listed = bool((owned * nearby).sum() <= n * q and (owned**2).sum() <= n * q)
+        if listed is None:  # at most 4 bytes a pair of the matrix for each list
+            listed = bool((owned * nearby).sum() <= n * q and (owned**2).sum() <= n * q)
+        self.listed = listed
         if self.listed:
-            self._list_pairs(labels.indptr, owned, rows, columns)
+            self._list_pairs(labels.indptr, rows, columns)
             self._list_context(around, nearby, rows, columns)
         else:
             self.around, self.around_starts = self._tensor(around.indices), around.indptr.tolist()
@@ -70,7 +78,7 @@ class LocalCorrelation:
         dtype = np.int32 if largest < 2**31 else np.int64
         return tuple(torch.from_numpy(a.astype(dtype)).to(self.device) for a in arrays)
 
-    def _list_pairs(self, indptr: Any, owned: Any, rows: Any, columns: Any) -> None:
+    def _list_pairs(self, indptr: Any, rows: Any, columns: Any) -> None:
         """Pairs (e, f) of positives of one row with column_e < column_f, sorted by that cell."""
         later = indptr[rows + 1] - np.arange(columns.size) - 1  # columns ascend within a row
         first = np.repeat(np.arange(columns.size), later)
@@ -124,7 +132,7 @@ class LocalCorrelation:
             block[self.positives.within(rows)] = unit[pointer[rows.start] : pointer[rows.stop]]
             block = block.view(-1, self.q)
             gram.addmm_(block.T, block)
-        return gram
+        return (gram + gram.T) / 2  # symmetric to the last bit
 
     def local_sums(self, correlation: Tensor) -> Tensor:
         """(Z C)_ij at the ones of Y: [number of ones]."""

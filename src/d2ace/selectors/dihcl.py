@@ -23,8 +23,8 @@ _NO_HARDNESS = 1e-300
 class DIHCL(Selector):
     """Moving average of changes between visits, per unit of learning rate and draw probability.
 
-    Set :attr:`learning_rate` before each step where the rate varies; with a constant rate the
-    default of 1 gives the same probabilities.
+    Set :attr:`learning_rate` before each step where the rate varies. A constant rate cancels in
+    r / mean(r) once the initial r = 1 has faded, so that its default of 1 does then as well.
 
     Parameters
     ----------

@@ -83,6 +83,6 @@ class HardImb(QuantisedSelector):
         return {"imbalance": ratio.to(self._home)}
 
     def distribution(self, epoch: int) -> Tensor:
-        if self.preset == "reference":
+        if self.preset == "reference" and epoch <= self.epochs:
             return self.memory.table / self.memory.table.sum()
         return super().distribution(epoch)

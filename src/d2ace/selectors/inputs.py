@@ -60,6 +60,11 @@ def pair(name: str, value: Any) -> tuple[Any, Any]:
     return items
 
 
+def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor on the array's memory, or on a copy where torch may not write (memory maps)."""
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+
+
 def label_matrix(labels: Labels) -> sp.csr_array:
     """``labels`` as an n x q CSR matrix of ones; a sparse input never becomes dense."""
     if isinstance(labels, Tensor):
@@ -108,7 +113,7 @@ def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
         array = np.asarray(features)
         if array.dtype.kind not in "biuf":
             raise TypeError(f"features must be numbers, got dtype {array.dtype}.")
-        matrix = torch.from_numpy(np.ascontiguousarray(array))
+        matrix = _tensor(array)
     if matrix.ndim != 2 or matrix.shape[0] != n or matrix.shape[1] < 1:
         raise ValueError(
             f"features must be a matrix with one row per row of labels ({n}), "
@@ -169,7 +174,7 @@ def predictions(logits: Any, probs: Any) -> tuple[Tensor, bool]:
         raise ValueError(f"observe needs exactly one of logits and probs, got {given}.")
     name, value = ("probs", probs) if logits is None else ("logits", logits)
     if not isinstance(value, Tensor):
-        value = torch.as_tensor(np.asarray(value))
+        value = _tensor(np.asarray(value))
     if not value.is_floating_point():
         raise TypeError(f"{name} must be floating point, got dtype {value.dtype}.")
     return value.detach(), probs is None

@@ -11,7 +11,8 @@ from torch import Tensor
 
 _BLOCK = 1 << 24  # distances held at once: 128 MiB in float64, whatever n is
 _GROUP = 32  # columns whose minimum stands for them in the first look
-_SPARE = 8  # candidates kept beyond k, re-measured without cancellation
+_SPARE = 16  # candidates kept beyond k, re-measured without cancellation
+_ROUNDING = 1e-10  # far above what |x|^2 + |y|^2 - 2xy loses in float64
 
 
 def nearest(features: Tensor | sp.csr_array, k: int, *, include_self: bool = False) -> Tensor:
@@ -25,25 +26,32 @@ def nearest(features: Tensor | sp.csr_array, k: int, *, include_self: bool = Fal
     k = min(k, n if include_self else n - 1)
     if k == 0:
         return torch.empty(n, 0, dtype=torch.int64)
-    source: _Dense | _Sparse = (
-        _Dense(features) if isinstance(features, Tensor) else _Sparse(features)
-    )
+    source = _Dense(features) if isinstance(features, Tensor) else _Sparse(features)
     height = max(1, _BLOCK // n)
-    found = []
-    for start in range(0, n, height):
-        rows = torch.arange(start, min(start + height, n), device=source.device)
-        squared = source.squared_distances(rows)
-        if not include_self:
-            squared[torch.arange(len(rows), device=source.device), rows] = torch.inf
-        candidates = _smallest(squared, min(k + _SPARE, n))
-        exact = source.exact_distances(rows, candidates)
-        if not include_self:
-            exact.masked_fill_(candidates == rows[:, None], torch.inf)
-        # ascending candidates first, then a stable sort: ties go to the lower index
-        candidates, order = candidates.sort(dim=1)
-        order = exact.gather(1, order).argsort(dim=1, stable=True)
-        found.append(candidates.gather(1, order)[:, :k].cpu())
-    return torch.cat(found)
+    blocks = (range(start, min(start + height, n)) for start in range(0, n, height))
+    return torch.cat([_nearest_of(block, source, k, include_self) for block in blocks])
+
+
+def _nearest_of(block: range, source: _Dense | _Sparse, k: int, include_self: bool) -> Tensor:
+    rows = torch.arange(block.start, block.stop, device=source.device)
+    squared = source.squared_distances(rows)
+    if not include_self:
+        squared[rows - block.start, rows] = torch.inf
+    candidates = _smallest(squared, min(k + _SPARE, squared.shape[1])).sort(dim=1).values
+    exact = source.exact_distances(rows, candidates)
+    if not include_self:
+        exact.masked_fill_(candidates == rows[:, None], torch.inf)
+    # candidates ascend and the sort is stable: ties go to the lower index
+    exact, order = exact.sort(dim=1, stable=True)
+    found = candidates.gather(1, order)[:, :k]
+    # where more rows tie with the k-th than there are candidates, look at all of them
+    limit = exact[:, k - 1] + _ROUNDING * (source.norms[rows] + source.norms.amax())
+    crowd = (squared <= limit[:, None]).sum(dim=1)
+    for number in (crowd > candidates.shape[1]).nonzero().flatten().tolist():
+        tied = (squared[number] <= limit[number]).nonzero().T
+        distances = source.exact_distances(rows[number : number + 1], tied)
+        found[number] = tied[0, distances[0].argsort(stable=True)[:k]]
+    return found.cpu()
 
 
 def _smallest(values: Tensor, k: int) -> Tensor:
@@ -66,20 +74,20 @@ def _smallest(values: Tensor, k: int) -> Tensor:
 
 class _Dense:
     def __init__(self, features: Tensor) -> None:
-        values = features.to(torch.float64)
-        self.values = values - values.mean(dim=0)  # less cancellation in |x|^2 + |y|^2 - 2xy
-        self.norms = self.values.square().sum(dim=1)
+        self.values = features.to(torch.float64)
+        self.centred = self.values - self.values.mean(dim=0)  # loses less to cancellation
+        self.norms = self.centred.square().sum(dim=1)
         self.device = features.device
 
     def squared_distances(self, rows: Tensor) -> Tensor:
-        cross = self.values[rows] @ self.values.T
+        cross = self.centred[rows] @ self.centred.T
         return cross.mul_(-2).add_(self.norms).add_(self.norms[rows, None])
 
     def exact_distances(self, rows: Tensor, columns: Tensor) -> Tensor:
         width = max(1, _BLOCK // max(1, len(rows) * self.values.shape[1]))
+        own = self.values[rows].unsqueeze(1)
         parts = [
-            (self.values[rows][:, None] - self.values[part]).square_().sum(dim=2)
-            for part in columns.split(width, dim=1)
+            (own - self.values[part]).square_().sum(dim=2) for part in columns.split(width, dim=1)
         ]
         return torch.cat(parts, dim=1)
 
@@ -88,13 +96,13 @@ class _Sparse:
     def __init__(self, features: sp.csr_array) -> None:
         self.values = features
         self.transposed = features.T.tocsr()
-        self.norms = np.asarray(features.multiply(features).sum(axis=1)).ravel()
+        self.norms = torch.from_numpy(np.asarray(features.multiply(features).sum(axis=1)).ravel())
         self.device = torch.device("cpu")
 
     def squared_distances(self, rows: Tensor) -> Tensor:
         chosen = rows.numpy()
-        cross = (self.values[chosen] @ self.transposed).toarray()
-        return torch.from_numpy(self.norms[chosen, None] + self.norms - 2.0 * cross)
+        cross = torch.from_numpy((self.values[chosen] @ self.transposed).toarray())
+        return cross.mul_(-2).add_(self.norms).add_(self.norms[rows, None])
 
     def exact_distances(self, rows: Tensor, columns: Tensor) -> Tensor:
         left = self.values[np.repeat(rows.numpy(), columns.shape[1])]
@@ -122,15 +130,7 @@ def local_labels(labels: sp.csr_array, neighbors: Tensor, *, include_self: bool)
     n = labels.shape[0]
     k = neighbors.shape[1]
     adjacency = sp.csr_array(
-        (
-            np.ones(n * k, np.int32),
-            neighbors.numpy().ravel(),
-            np.arange(0, n * k + 1, k or 1)[: n + 1],
-        )
-        if k
-        else (n, n),
-        shape=(n, n),
-        dtype=np.int32,
+        (np.ones(n * k, np.int32), neighbors.numpy().ravel(), np.arange(n + 1) * k), shape=(n, n)
     )
     around = adjacency @ labels.astype(np.int32)
     if include_self:

@@ -50,7 +50,6 @@ class Staging:
         self.filled = 0
         self.known: set[int] = set()
         self.marked = False
-        self.are_logits = True
         self.fault = torch.zeros(3, dtype=torch.int64, device=device)  # kind, instance, label
 
     def add(self, rows: Rows | Tensor, values: Tensor, *, are_logits: bool) -> None:
@@ -66,15 +65,17 @@ class Staging:
         if len(rows.distinct) < len(array):  # drawn with replacement: the first occurrence counts
             first = np.sort(np.unique(array, return_index=True)[1])
             array, values = array[first], values[torch.from_numpy(first).to(values.device)]
-        if self.filled + len(array) > self.capacity or are_logits != self.are_logits:
+        if self.filled + len(array) > self.capacity:
             self.flush()
-            self.are_logits = are_logits
         if len(array) > self.capacity:
             index = torch.from_numpy(array.astype(np.int64)).to(self.device)
             self._process(index, values, are_logits, marked)
             return
         stop = self.filled + len(array)
-        self.values[self.filled : stop].copy_(values)
+        place = self.values[self.filled : stop]
+        place.copy_(values)
+        # batch by batch: the last bit of a sigmoid depends on where in a block a value stands
+        self._convert(place, are_logits, marked)
         self.rows[self.filled : stop] = array
         self.known |= rows.distinct
         self.filled = stop
@@ -89,7 +90,6 @@ class Staging:
         self.filled, self.marked = 0, False
         self.known.clear()
         index = torch.from_numpy(rows).to(self.device)
-        self._convert(index, values, self.are_logits, marked)
         if not repeated:
             self._advance(index, values, marked)
             return
@@ -112,22 +112,23 @@ class Staging:
 
     def _process(self, index: Tensor, values: Tensor, are_logits: bool, marked: bool) -> None:
         probs = values.to(self.device, self.dtype, copy=True)
-        self._convert(index, probs, are_logits, marked)
+        self._convert(probs, are_logits, marked)
         self._advance(index, probs, marked)
 
-    def _convert(self, index: Tensor, values: Tensor, are_logits: bool, marked: bool) -> None:
+    def _convert(self, values: Tensor, are_logits: bool, marked: bool) -> None:
         """Turn values into probabilities in place; what is no valid prediction becomes NaN."""
         if marked or not self.on_host:  # an accelerator is not asked whether there are any
             invalid = ~values.isfinite() if are_logits else ~((values >= 0) & (values <= 1))
             values.masked_fill_(invalid, torch.nan)
-            if not self.on_host:
-                self._note(invalid, index)
         if are_logits:
             values.sigmoid_()
 
     def _advance(self, index: Tensor, probs: Tensor, marked: bool) -> None:
         if marked or not self.on_host:
-            probs = torch.where(probs.isnan(), self.stand_in(index, probs), probs)
+            invalid = probs.isnan()
+            probs = torch.where(invalid, self.stand_in(index, probs), probs)
+            if not self.on_host:
+                self._note(invalid, index)
         self.advance(index, probs)
 
     def _has_invalid(self, rows: Rows | Tensor, values: Tensor, are_logits: bool) -> bool:

@@ -1,0 +1,110 @@
+"""All eight methods keep every promise of the public kit, and the kit catches those who do not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import d2ace
+from d2ace import testing
+from d2ace.selectors import Memory
+
+
+def test_no_method_skips_the_kit():
+    assert testing.SETTINGS.keys() == d2ace.SELECTORS.keys()
+    assert len(testing.CHECKS) >= 25
+    assert len({check.__name__ for check in testing.CHECKS}) == len(testing.CHECKS)
+
+
+@pytest.mark.parametrize("preset", ["paper", "reference"])
+@pytest.mark.parametrize("name", list(d2ace.SELECTORS))
+@pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)
+def test_promise(check, name, preset):
+    check(d2ace.SELECTORS[name], **testing.SETTINGS[name], preset=preset)
+
+
+class Loss(d2ace.Selector):
+    """A sound selector in a few lines: prefers what was predicted most confidently."""
+
+    name = "confident"
+
+    def make_memory(self):
+        return Memory(score=torch.zeros(self.n, dtype=torch.float64))
+
+    def update(self, index, probs):
+        self.memory.score[index] = (probs - 0.5).abs().sum(dim=1).double()
+
+    def instance_weights(self):
+        return {"confidence": self.memory.score}
+
+
+class Forgetful(Loss):
+    """Keeps its scores where state_dict does not see them."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.score = torch.zeros(self.n, dtype=torch.float64)
+
+    def update(self, index, probs):
+        self.score[index] = probs.sum(dim=1).double()
+
+    def instance_weights(self):
+        return {"score": self.score}
+
+
+class Global(Loss):
+    """Draws from the global generator."""
+
+    def instance_weights(self):
+        return {"score": torch.rand(self.n)}
+
+
+class Peeking(Loss):
+    """Changes by being read."""
+
+    def instance_weights(self):
+        self.memory.score += torch.arange(self.n)
+        return {"score": self.memory.score.clone()}
+
+
+class Broadcasting(Loss):
+    """Touches rows that were not observed."""
+
+    def update(self, index, probs):
+        self.memory.score += probs.sum().double()
+
+
+class Zero(Loss):
+    """Gives a row no chance at all."""
+
+    def distribution(self, epoch):
+        p = torch.full((self.n,), 1 / (self.n - 1), dtype=torch.float64)
+        p[0] = 0
+        return p
+
+
+class Waiting(Loss):
+    """Reads predictions back to the host in every batch."""
+
+    def update(self, index, probs):
+        if probs.max().item() > 0.5:
+            super().update(index, probs)
+
+
+class ByPosition(Loss):
+    """Depends on where a row stands in the table."""
+
+    def instance_weights(self):
+        return {"score": self.memory.score * torch.arange(self.n)}
+
+
+def test_a_sound_selector_passes():
+    testing.check_selector(Loss)
+
+
+@pytest.mark.parametrize(
+    "broken", [Forgetful, Global, Peeking, Broadcasting, Zero, Waiting, ByPosition]
+)
+def test_a_broken_selector_is_caught(broken):
+    with pytest.raises((AssertionError, RuntimeError, ValueError)):
+        testing.check_selector(broken)

@@ -1,0 +1,229 @@
+"""What selectors take in: forms of input, gathering of batches, devices, memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import d2ace
+from d2ace.selectors import staging
+
+NAMES = list(d2ace.SELECTORS)
+
+
+def same_state(one: d2ace.Selector, other: d2ace.Selector) -> bool:
+    a, b = one.state_dict()["memory"], other.state_dict()["memory"]
+    return all(torch.equal(a[key], b[key]) for key in a.keys() | b.keys())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(seed=st.integers(0, 2**31), capacity=st.integers(1, 40))
+def test_gathering_batches_changes_nothing(name, seed, capacity):
+    rng = np.random.default_rng(seed)
+    y = (rng.random((12, 3)) < 0.5).astype(int)
+    one, other = d2ace.make_selector(name, y), d2ace.make_selector(name, y)
+    one._stage(torch.device("cpu")).capacity = capacity if one.merges_updates else 0
+    one._staging.values = torch.empty(capacity, 3)
+    one._staging.rows = np.empty(capacity, dtype=np.int64)
+    for _ in range(rng.integers(1, 12)):
+        rows = rng.permutation(12)[: rng.integers(0, 13)]
+        values = torch.from_numpy(rng.normal(size=(len(rows), 3))).float()
+        kind = "logits" if rng.random() < 0.7 else "probs"
+        values = values if kind == "logits" else values.sigmoid()
+        one.observe(rows, **{kind: values})
+        other.observe(rows.tolist(), **{kind: values})
+        other._settle()  # one batch at a time
+    assert same_state(one, other)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "dihcl"])
+@given(seed=st.integers(0, 2**31))
+def test_the_order_of_batches_within_an_epoch_does_not_matter(name, seed):
+    rng = np.random.default_rng(seed)
+    y = (rng.random((20, 3)) < 0.5).astype(int)
+    one, other = (d2ace.make_selector(name, y, dtype=torch.float64) for _ in range(2))
+    for _ in range(3):
+        batches = np.array_split(rng.permutation(20), 4)
+        probs = [rng.random((len(rows), 3)) for rows in batches]
+        for k in range(4):
+            one.observe(batches[k], probs=probs[k])
+        for k in rng.permutation(4):
+            other.observe(batches[k], probs=probs[k])
+    assert same_state(one, other)
+
+
+def test_any_form_of_index_and_predictions():
+    y = np.eye(6, 3, dtype=int)
+    values = np.random.default_rng(0).random((2, 3)).astype(np.float32)
+    twin = d2ace.D2ACE(y)
+    twin.observe([1, 4], probs=torch.from_numpy(values))
+    readonly = values.copy()
+    readonly.flags.writeable = False
+    for index in ((1, 4), np.array([1, 4], np.int32), torch.tensor([1, 4]), range(1, 5, 3)):
+        for probs in (values, values.tolist(), readonly, torch.from_numpy(values).requires_grad_()):
+            selector = d2ace.D2ACE(y)
+            selector.observe(index, probs=probs)
+            assert same_state(selector, twin)
+    selector.observe([], logits=np.empty((0, 3)))  # an empty batch is no fault
+    assert same_state(selector, twin)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_logits_are_widened_first(dtype):
+    y = np.eye(6, 3, dtype=int)
+    logits = torch.linspace(-9, 9, 18, dtype=dtype).view(6, 3)
+    one, other = d2ace.D2ACE(y), d2ace.D2ACE(y)
+    one.observe(range(6), logits=logits)
+    other.observe(range(6), logits=logits.float())
+    assert same_state(one, other)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([1, 0], r"labels must be a matrix .* got shape \(2,\)"),
+        (np.zeros((0, 3)), r"labels must be a matrix .* got shape \(0, 3\)"),
+        ([[0, 2]], r"labels\[0, 1\] is 2, but labels must be 0 or 1"),
+        ([[0, -1]], r"labels\[0, 1\] is -1"),
+        ([[0.5, 1]], r"labels\[0, 0\] is 0.5"),
+        ([[np.nan, 1]], r"labels\[0, 0\] is nan"),
+        (sp.csr_array([[0, 3]]), r"labels\[0, 1\] is 3"),
+        (torch.tensor([[0, 7]]).to_sparse(), r"labels\[0, 1\] is 7"),
+        ([["a", "b"]], "labels must be numbers"),
+    ],
+)
+def test_bad_labels_are_named(labels, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        d2ace.Random(labels)
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (np.zeros((3, 2)), r"features must be a matrix with one row per row of labels \(2\)"),
+        (np.zeros(2), r"got shape \(2,\)"),
+        ([[np.nan], [1.0]], "features hold NaN or infinite values"),
+        (sp.csr_array([[np.inf], [1.0]]), "features hold NaN or infinite values"),
+        ([["a"], ["b"]], "features must be numbers"),
+    ],
+)
+def test_bad_features_are_named(features, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        d2ace.D2ACE([[1], [0]], features)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("d2ace", {"trade_off": 1.5}),
+        ("d2ace", {"flip_smoothing": 0.0}),
+        ("d2ace", {"window": 1}),
+        ("d2ace", {"neighbors": -1}),
+        ("d2ace", {"mix": (0.5, 2.0)}),
+        ("d2ace", {"mix": 0.5}),
+        ("d2ace", {"mix": (0.1, 0.2, 0.3)}),
+        ("d2ace", {"mix_epochs": (70, 30)}),
+        ("d2ace", {"mix_schedule": "cosine"}),
+        ("d2ace", {"label_weight": "sqrt"}),
+        ("d2ace", {"correlation": "global"}),
+        ("d2ace", {"weight_transform": "log"}),
+        ("d2ace", {"hardness_loss": "mse"}),
+        ("d2ace", {"pressure": 0.5}),
+        ("ml_unc", {"mi_norm": "max"}),
+        ("ml_unc", {"trade_off": -0.1}),
+        ("recent", {"window": 63}),
+        ("active", {"ddof": 2}),
+        ("active", {"pressure": float("nan")}),
+        ("dihcl", {"gamma": 1.1}),
+        ("dihcl", {"metric": "loss"}),
+        ("dihcl", {"gamma_on": "both"}),
+        ("dihcl", {"scale": "max"}),
+        ("balance", {"target": 1.5}),
+        ("balance", {"mode": "masks"}),
+        ("balance", {"cap": 0.0}),
+        ("hard_imb", {"neighbors": 2.5}),
+    ],
+)
+def test_options_out_of_range_are_named(name, options):
+    (option,) = options
+    with pytest.raises((ValueError, TypeError), match=option) as refusal:
+        d2ace.make_selector(name, [[1, 0], [0, 1]], **options)
+    assert str(refusal.value).endswith(".")
+
+
+def test_names_and_options_get_a_suggestion():
+    with pytest.raises(ValueError, match=r"no selector 'd2acee' \(did you mean 'd2ace'\?\)"):
+        d2ace.make_selector("d2acee", [[1]])
+    with pytest.raises(TypeError, match=r"no option 'presure' \(did you mean 'pressure'\?\)"):
+        d2ace.make_selector("d2ace", [[1]], presure=3)
+    assert isinstance(d2ace.make_selector("hard_imb", [[1]]), d2ace.HardImb)
+
+
+class TestAccelerator:
+    """An accelerator that is really the host: what is noted there is reported at the epoch."""
+
+    @pytest.fixture
+    def selector(self):
+        selector = d2ace.D2ACE(np.eye(6, 3, dtype=int), dtype=torch.float64, warmup=0)
+        selector._stage(torch.device("cpu")).on_host = False
+        return selector
+
+    def test_an_invalid_prediction_is_passed_over_and_reported_later(self, selector):
+        values = torch.zeros(2, 3, dtype=torch.float64)
+        values[1, 2] = torch.nan
+        selector.observe([2, 5], logits=values)
+        with pytest.raises(ValueError, match="instance 5, label 2"):
+            _ = selector.probabilities
+        assert torch.isfinite(selector.probabilities).all()
+        assert torch.isfinite(selector.memory.latest).all()
+
+    def test_skipping_does_not_report(self):
+        selector = d2ace.D2ACE(np.eye(6, 3, dtype=int), on_invalid="skip", warmup=0)
+        selector._stage(torch.device("cpu")).on_host = False
+        selector.observe([2, 5], logits=torch.full((2, 3), torch.nan))
+        assert torch.isfinite(selector.probabilities).all()
+
+    @pytest.mark.parametrize(
+        ("rows", "message"),
+        [([1, 9], "index held 9, but rows run from 0 to 5"), ([4, 4], "index held row 4 twice")],
+    )
+    def test_faulty_rows_are_reported_later(self, selector, rows, message):
+        stage = selector._staging
+        stage._process(stage._check_rows(torch.tensor(rows)), torch.zeros(2, 3), True, False)
+        with pytest.raises(ValueError, match=message):
+            selector.state_dict()
+
+
+def test_sparse_labels_stay_sparse():
+    n, q = 20_000, 500
+    y = sp.random_array((n, q), density=0.01, format="csr", rng=0)
+    y.data[:] = 1
+    selector = d2ace.D2ACE(y, warmup=0)
+    assert sp.issparse(selector.labels)
+    sizes = {
+        name: value.numel() * value.element_size()
+        for holder in (selector._correlation, selector._correlation.positives)
+        for name, value in vars(holder).items()
+        if isinstance(value, torch.Tensor)
+    }
+    assert sum(sizes.values()) < n * q  # less than one byte a pair for everything about Y and Z
+    assert selector._dense_labels is None
+    selector.observe(range(64), logits=torch.zeros(64, q))
+    selector._settle()
+    assert sum(v.numel() * v.element_size() for v in selector.memory.buffers()) <= 24.1 * n * q
+
+
+def test_the_buffer_is_small():
+    assert staging._PAIRS * 4 <= 2**20
+
+
+def test_an_item_of_any_kind_is_indexed():
+    assert d2ace.IndexedDataset([("x", "y")])[0] == (0, "x", "y")
+    assert d2ace.IndexedDataset([{"a": 1}])[0] == (0, {"a": 1})
+    assert len(d2ace.IndexedDataset([1, 2, 3])) == 3
+    with pytest.raises(TypeError, match="__getitem__ and __len__"):
+        d2ace.IndexedDataset(iter([1]))

@@ -1,0 +1,182 @@
+"""Stop anywhere, go on in another process, with any loader: the very same batches."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import d2ace
+from d2ace.testing import SETTINGS
+
+N, Q, BATCH = 50, 4, 7
+RNG = np.random.default_rng(0)
+Y = (RNG.random((N, Q)) < 0.4).astype(np.uint8)
+X = RNG.normal(size=(N, 3))
+LOADERS = {
+    "no workers": {"num_workers": 0},
+    "2 workers": {"num_workers": 2},
+    "2 workers, persistent": {"num_workers": 2, "persistent_workers": True},
+    "4 workers": {"num_workers": 4},
+    "4 workers, persistent": {"num_workers": 4, "persistent_workers": True},
+}
+
+
+def make(name: str) -> d2ace.Selector:
+    options = {"batch_size": BATCH, "warmup": 1, "epochs": 6, **SETTINGS[name]}
+    return d2ace.make_selector(name, Y, X, **options)
+
+
+class Run:
+    """A small training run whose model, optimiser and selector are saved and restored together."""
+
+    def __init__(self, name: str, loader: dict) -> None:
+        torch.manual_seed(0)
+        self.selector = make(name)
+        self.model = torch.nn.Linear(3, Q)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.05)
+        data = TensorDataset(torch.from_numpy(X).float(), torch.from_numpy(Y).float())
+        self.loader = DataLoader(d2ace.IndexedDataset(data), batch_sampler=self.selector, **loader)
+        self.losses: list[float] = []
+        self.batches: list[list[int]] = []
+
+    def epoch(self, stop: int | None = None) -> None:
+        for number, (index, x, y) in enumerate(self.loader, start=1):
+            logits = self.model(x)
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, y, reduction="none")
+            weight = self.selector.loss_weight(index)
+            loss = (loss if weight is None else loss * weight).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.selector.observe(index, logits=logits)
+            self.losses.append(loss.item())
+            self.batches.append(index.tolist())
+            if number == stop:
+                break
+
+    def state(self) -> dict:
+        return {
+            "selector": self.selector.state_dict(),
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def load(self, state: dict) -> None:
+        self.selector.load_state_dict(state["selector"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+@pytest.mark.parametrize("loader", LOADERS, ids=str)
+@pytest.mark.parametrize("name", list(d2ace.SELECTORS))
+def test_a_resumed_run_has_the_same_losses(name, loader, tmp_path):
+    whole = Run(name, LOADERS[loader])
+    for _ in range(3):
+        whole.epoch()
+    count = len(whole.selector)
+    stops = [[1], [count // 2], [count - 1], [count]] if loader == "no workers" else [[3]]
+    stops += [[2, 2]]  # resumed twice within one epoch
+    for stop in stops:
+        run = Run(name, LOADERS[loader])
+        run.epoch()
+        losses, batches = run.losses, run.batches
+        for length in stop:
+            run = Run(name, LOADERS[loader]) if run.batches is not batches else run
+            if run.batches is not batches:
+                run.load(torch.load(tmp_path / "state.pt", weights_only=True))
+                run.losses, run.batches = losses, batches
+            run.epoch(length)
+            torch.save(run.state(), tmp_path / "state.pt")
+            run.batches, run.losses = [], []
+        run = Run(name, LOADERS[loader])
+        run.load(torch.load(tmp_path / "state.pt", weights_only=True))
+        run.losses, run.batches = losses, batches
+        while run.selector.epoch <= 3:
+            run.epoch()
+        assert run.batches == whole.batches, f"stopped after {stop}"
+        assert run.losses == whole.losses, f"stopped after {stop}"  # to the last bit
+
+
+def test_a_fresh_process_draws_the_remaining_batches(tmp_path):
+    expected = {}
+    for name in d2ace.SELECTORS:
+        selector = make(name)
+        for epoch in range(3):
+            for number, batch in enumerate(selector):
+                probs = np.random.default_rng((epoch, number)).random((len(batch), Q))
+                selector.observe(batch, probs=probs)
+                if epoch == 2 and number == 3:
+                    break
+        torch.save(selector.state_dict(), tmp_path / f"{name}.pt")
+        twin = make(name)
+        twin.load_state_dict(selector.state_dict())
+        expected[name] = [list(twin), list(twin)]
+    np.savez(tmp_path / "data.npz", X=X, Y=Y)
+    script = """
+        import json, sys, numpy as np, torch, d2ace
+        from d2ace.testing import SETTINGS
+        folder, drawn = sys.argv[1], {}
+        data = np.load(folder + "/data.npz")
+        for name in d2ace.SELECTORS:
+            options = {"batch_size": 7, "warmup": 1, "epochs": 6, **SETTINGS[name]}
+            selector = d2ace.make_selector(name, data["Y"], data["X"], **options)
+            selector.load_state_dict(torch.load(f"{folder}/{name}.pt", weights_only=True))
+            drawn[name] = [list(selector), list(selector)]
+        print(json.dumps(drawn))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert json.loads(printed) == expected
+
+
+def test_an_abandoned_epoch_gives_way_to_the_next():
+    selector, twin = make("d2ace"), make("d2ace")
+    abandoned = iter(selector)
+    next(abandoned)
+    assert selector.epoch == 1
+    list(twin)
+    assert list(selector) == list(twin)  # epoch 2 of both
+    assert selector.epoch == 3
+    assert list(abandoned) == []  # what was left of epoch 1 is not drawn any more
+
+
+def test_observations_out_of_turn_do_not_move_the_place():
+    selector = make("d2ace")
+    batches = iter(selector)
+    for _ in range(3):
+        next(batches)
+    selector.observe([0, 1, 2], probs=np.full((3, Q), 0.5))  # no batch that was drawn
+    twin = make("d2ace")
+    twin.load_state_dict(selector.state_dict())
+    assert list(twin) == list(batches)
+
+
+def test_a_state_of_another_method_is_refused_by_name():
+    selector = make("active")
+    with pytest.raises(ValueError, match=r"method 'd2ace', but this one has 'active'"):
+        selector.load_state_dict(make("d2ace").state_dict())
+    with pytest.raises(ValueError, match=r"'changes' does not fit .* options"):
+        make("d2ace").load_state_dict(d2ace.D2ACE(Y, X, batch_size=BATCH, window=9).state_dict())
+
+
+def test_a_state_moves_between_precisions_only_on_purpose():
+    double = d2ace.D2ACE(Y, X, batch_size=BATCH, dtype=torch.float64)
+    with pytest.raises(ValueError, match="float64"):
+        d2ace.D2ACE(Y, X, batch_size=BATCH).load_state_dict(double.state_dict())
+
+
+def test_the_flat_view_resumes_too():
+    selector = make("d2ace")
+    rows = list(itertools.islice(iter(selector.sampler), 2 * BATCH))
+    twin = make("d2ace")
+    twin.sampler.load_state_dict(selector.sampler.state_dict())
+    whole = [row for batch in make("d2ace") for row in batch]
+    assert rows + list(twin.sampler) == whole

@@ -1,0 +1,194 @@
+"""The documentation keeps up with the code: cards, options, references, and code that runs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import d2ace
+from d2ace.selectors.base import CommonOptions, Selector
+from d2ace.selectors.registry import options_of
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+METHODS = DOCS / "methods"
+OVERVIEW = METHODS / "README.md"
+SECTIONS = [
+    "In plain words",
+    "When it helps",
+    "How to use it",
+    "Options",
+    "Equations and where they are",
+    "Cost",
+    "Source",
+]
+COMMON = set(CommonOptions.__annotations__)
+PAGES = sorted(DOCS.rglob("*.md"))
+RUNNABLE = [*sorted(METHODS.glob("*.md")), DOCS / "writing-a-selector.md"]
+
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+REFERENCE = re.compile(r"`(src/[\w/]+\.py): ([\w.]+)`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+by_method = pytest.mark.parametrize("name", list(d2ace.SELECTORS))
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+
+
+def read(page: Path) -> str:
+    assert page.is_file(), f"{page.relative_to(ROOT)} is missing"
+    return page.read_text(encoding="utf-8")
+
+
+def card(name: str) -> str:
+    return read(METHODS / f"{name}.md")
+
+
+def sections(text: str) -> dict[str, str]:
+    """Second-level headings, in order, with what stands below them; code is left out."""
+    parts = re.split(r"^## (.+)$", FENCED.sub("", text), flags=re.MULTILINE)
+    headings = parts[1::2]
+    assert len(set(headings)) == len(headings), f"a heading occurs twice: {headings}"
+    return dict(zip(headings, parts[2::2], strict=True))
+
+
+def option_table(section: str) -> dict[str, str]:
+    """Option and default of every row of a table `option | symbol | default | meaning`."""
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\| ([^|]*) \|[^|\n]*\|$", section, flags=re.MULTILINE)
+    assert len(rows) == len(dict(rows)), "an option is listed twice"
+    return dict(rows)
+
+
+def defaults_of(method: type[Selector]) -> dict[str, Any]:
+    """Defaults of a class's keyword options; None where the preset decides."""
+    found: dict[str, Any] = {}
+    for owner in reversed(method.__mro__):
+        if "__init__" in vars(owner) and issubclass(owner, Selector):
+            for parameter in inspect.signature(owner.__init__).parameters.values():
+                if parameter.kind is parameter.KEYWORD_ONLY:
+                    found[parameter.name] = parameter.default
+    return found
+
+
+def assert_defaults(table: dict[str, str], method: type[Selector]) -> None:
+    known = defaults_of(method)
+    for option, cell in table.items():
+        if known[option] is None or cell.startswith("`torch."):
+            continue
+        assert re.fullmatch(r"`.+`", cell), f"the default of {option} is not in backticks: {cell}"
+        assert ast.literal_eval(cell.strip("`")) == known[option], f"{option}: {cell}"
+
+
+def defined_in(path: Path) -> set[str]:
+    """Functions, classes and methods of a source file, methods as Class.method."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{m.name}" for m in node.body if isinstance(m, ast.FunctionDef)}
+    return names
+
+
+@by_method
+def test_card_has_its_title(name: str) -> None:
+    first = card(name).splitlines()[0]
+    title = d2ace.SELECTORS[name].__name__
+    assert re.fullmatch(r"# [\w-]+", first), first
+    assert first[2:].replace("-", "") == title, f"{first!r} is not the card of {title}"
+
+
+@by_method
+def test_card_has_all_sections_in_order(name: str) -> None:
+    found = sections(card(name))
+    assert list(found) == SECTIONS
+    empty = [heading for heading, body in found.items() if not body.strip()]
+    assert empty in ([], ["How to use it"]), f"nothing below {empty}"
+
+
+@by_method
+def test_card_shows_code(name: str) -> None:
+    text = card(name)
+    usage = text[text.index("## How to use it") : text.index("## Options")]
+    blocks = [code for language, code in FENCED.findall(usage) if language == "python"]
+    assert blocks, "no python block below 'How to use it'"
+    assert f"d2ace.{d2ace.SELECTORS[name].__name__}(" in blocks[0]
+
+
+@by_method
+def test_card_lists_the_options(name: str) -> None:
+    method = d2ace.SELECTORS[name]
+    section = sections(card(name))["Options"]
+    table = option_table(section)
+    own = set(options_of(method)) - COMMON
+    assert own - set(table) == set(), "options that the card does not list"
+    assert set(table) - own == set(), "options on the card that the class does not take"
+    assert "(README.md#common-options)" in section, "no link to the common options"
+    assert_defaults(table, method)
+
+
+def test_overview_lists_the_common_options() -> None:
+    table = option_table(sections(read(OVERVIEW))["Common options"])
+    assert set(table) == COMMON
+    assert_defaults(table, Selector)
+
+
+def test_overview_lists_the_methods() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| \[`(\w+)`\]\((\w+)\.md\) \|", read(OVERVIEW), re.MULTILINE)
+    expected = [(name, method.__name__, name) for name, method in d2ace.SELECTORS.items()]
+    assert rows == expected
+
+
+def test_every_card_has_a_method() -> None:
+    cards = {page.stem for page in METHODS.glob("*.md")} - {"README"}
+    assert cards == set(d2ace.SELECTORS)
+
+
+@by_method
+def test_card_says_where_its_equations_are(name: str) -> None:
+    assert REFERENCE.search(sections(card(name))["Equations and where they are"])
+
+
+@by_page
+def test_references_exist(page: Path) -> None:
+    text = read(page)
+    references = REFERENCE.findall(text)
+    assert len(re.findall(r"src/[\w/]+\.py", text)) == len(references), (
+        "a source file is mentioned without a function: write `src/...: function`"
+    )
+    for file, function in references:
+        assert (ROOT / file).is_file(), f"{file} does not exist"
+        assert function in defined_in(ROOT / file), f"{file} has no {function}"
+
+
+@by_page
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(FENCED.sub("", read(page))):
+        path, _, anchor = target.partition("#")
+        if "://" in target or not path.endswith(".md"):
+            continue
+        file = (page.parent / path).resolve()
+        if DOCS not in file.parents:
+            continue
+        headings = re.findall(r"^#+ (.+)$", FENCED.sub("", read(file)), flags=re.MULTILINE)
+        anchors = {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
+        assert not anchor or anchor in anchors, f"{target}: no such heading"
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: str(page.relative_to(DOCS)))
+def test_code_runs(page: Path) -> None:
+    """Blocks of one page run top to bottom in one namespace."""
+    text = read(page)
+    namespace: dict[str, Any] = {"__name__": page.stem}
+    with torch.random.fork_rng(devices=[]):
+        for block in FENCED.finditer(text):
+            if block[1] != "python":
+                continue
+            line = text.count("\n", 0, block.start(2))  # so that a traceback names the right line
+            code = compile("\n" * line + block[2], str(page), "exec")
+            exec(code, namespace)  # noqa: S102  (our own documentation)

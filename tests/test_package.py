@@ -1,0 +1,56 @@
+"""The package as a user meets it: light to import, examples that run, a README that is true."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib.metadata import metadata
+
+import pytest
+
+import d2ace
+
+
+def run(*command: str, **options) -> str:
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def test_import_pulls_in_nothing_beyond_torch_numpy_and_scipy():
+    script = (
+        "import sys, json, torch, numpy, scipy.sparse; before = set(sys.modules); import d2ace;"
+        "print(json.dumps(sorted({m.split('.')[0] for m in set(sys.modules) - before})))"
+    )
+    new = set(json.loads(run(sys.executable, "-c", script)))
+    assert new <= {"d2ace", "torch", "numpy", "scipy", *sys.stdlib_module_names}
+
+
+def test_core_dependencies_are_three():
+    package = metadata("d2ace")
+    needs = [line.partition(";") for line in package.get_all("Requires-Dist")]
+    core = {re.split(r"[<>=!~ ]", name)[0] for name, _, marker in needs if "extra" not in marker}
+    assert core == {"torch", "numpy", "scipy"}
+    assert package["Version"] == d2ace.__version__
+    extras = set(package.get_all("Provides-Extra"))
+    assert {"bench", "image", "lightning", "transformers", "ray", "all", "dev"} <= extras
+
+
+def test_the_readme_runs(root):
+    blocks = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    namespace: dict = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), namespace)  # noqa: S102
+
+
+@pytest.mark.parametrize("name", ["three_lines.py", "own_selector.py"])
+def test_examples_run(root, name):
+    printed = run(sys.executable, str(root / "examples" / name), "--quick")
+    assert printed.strip()
+
+
+def test_the_changelog_knows_this_version(root):
+    assert f"## [{d2ace.__version__}]" in (root / "CHANGELOG.md").read_text()
