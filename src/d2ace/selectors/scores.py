@@ -15,7 +15,8 @@ from torch import Tensor
 from .history import PredictionHistory
 
 CLAMP = 1e-7  # probabilities enter the loss clamped to [CLAMP, 1 - CLAMP]
-_LOSS_FROM = {"prob": 1.0, "reference": 2.0}  # minus the probability of the true state
+_LEAST, _MOST = math.log(CLAMP), math.log1p(-CLAMP)
+_LOSS_ABOVE = {"prob": 0.0, "reference": 1.0}  # plus the probability of the wrong state
 _BLOCK = {"cpu": 1 << 19}  # pairs a block; other devices take the whole matrix in a few blocks
 _BLOCK_ELSEWHERE = 1 << 26
 
@@ -28,7 +29,8 @@ def row_blocks(n: int, q: int, device: torch.device) -> Iterator[slice]:
 
 def cross_entropy(probs: Tensor, labels: Tensor) -> Tensor:
     """l_ij = -ln of the probability given to the true state; ``labels`` is boolean."""
-    return torch.where(labels, probs, 1.0 - probs).clamp_(CLAMP, 1.0 - CLAMP).log_().neg_()
+    logarithm = torch.where(labels, probs.log(), torch.log1p(-probs))
+    return logarithm.clamp_(_LEAST, _MOST).neg_()
 
 
 def binary_entropy(share: Tensor) -> Tensor:
@@ -90,10 +92,15 @@ def hardness(history: PredictionHistory, positives: Positives, loss: str = "bce"
         p, out = last[rows], result[rows]
         place = positives.within(rows)
         scratch = scratch or _scratch(last, rows, 1)
-        true = torch.sub(1.0, p, out=scratch[0][: len(p)])
-        flat = true.view(-1)
-        flat.index_copy_(0, place, 1.0 - flat[place])
-        true.clamp_(CLAMP, 1.0 - CLAMP)
-        negative_loss = true.log_() if loss == "bce" else true.sub_(_LOSS_FROM[loss])
+        negative_loss = torch.neg(p, out=scratch[0][: len(p)])
+        flat = negative_loss.view(-1)
+        if loss == "bce":  # ln(1 - p) and, at the positives, ln p: both exact in p
+            at_positives = flat[place].neg_().log_()
+            negative_loss.log1p_()
+            flat.index_copy_(0, place, at_positives)
+            negative_loss.clamp_(_LEAST, _MOST)
+        else:
+            flat.index_copy_(0, place, -1.0 - flat[place])
+            negative_loss.clamp_(CLAMP - 1.0, -CLAMP).sub_(_LOSS_ABOVE[loss])
         torch.mul(negative_loss, history.flips[rows], out=out).sub_(negative_loss)
     return result
