@@ -55,7 +55,7 @@ def arrays_of(thing: Any, seen: set[int] | None = None) -> Iterator[int]:
     seen = set() if seen is None else seen
     if isinstance(thing, dict):
         for name, value in thing.items():
-            if name != "features":
+            if name not in ("features", "_workspace"):  # the one is the caller's, the other scratch
                 yield from arrays_of(value, seen)
         return
     if id(thing) in seen:
@@ -128,8 +128,10 @@ def measure(name: str, labels: Any, neighbors: Any, logits: torch.Tensor, repeat
     result = {key: statistics.median(values) for key, values in times.items()}
     result["setup"] = setup
     result["state"] = sum(arrays_of(selector)) / (n * q)
+    workspace = getattr(selector.memory, "_workspace", None)
+    kept = 0 if workspace is None else workspace.numel() * workspace.element_size()
     extra = peak_above(lambda: selector.probabilities)
-    result["temporary"] = float("nan") if extra is None else extra / (n * q)
+    result["temporary"] = float("nan") if extra is None else (kept + extra) / (n * q)
     return result
 
 

@@ -218,7 +218,7 @@ class Selector(Sampler[list[int]]):
         if count:
             self._stage(values.device).add(rows, values, are_logits=are_logits)
         if self.predictions == "train":
-            self._progress.observed(rows if isinstance(rows, Tensor) else rows.numbers)
+            self._progress.observed(rows if isinstance(rows, Tensor) else rows.array)
 
     def loss_weight(self, index: Any) -> Tensor | None:
         """Weights to multiply the batch's [b, q] loss with, or None: call once per batch."""

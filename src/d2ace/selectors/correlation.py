@@ -35,8 +35,9 @@ class LocalCorrelation:
 
     Y and Z never change, so the products that occur are listed once: pairs of positives in one
     row (for C), and pairs of a positive with a label of Z (for Z C). An epoch gathers and sums
-    them. Where the lists would be longer than the matrix is large, blocks of the matrices are
-    multiplied instead; both routes give the same numbers.
+    them. A list that would take more than two bytes a pair of the matrix is not made; then blocks
+    of the matrices are multiplied instead (``listed`` decides otherwise). All routes give the
+    same numbers.
     """
 
     def __init__(
@@ -48,26 +49,29 @@ class LocalCorrelation:
         listed: bool | None = None,
     ) -> None:
         n, q = labels.shape
-        self.q, self.device = q, device
+        self.n, self.q, self.device = n, q, device
         owned = np.diff(labels.indptr).astype(np.int64)
         nearby = np.diff(around.indptr).astype(np.int64)
         rows = np.repeat(np.arange(n), owned)
         columns = labels.indices.astype(np.int64)
         by_column = np.argsort(columns, kind="stable")
-        self.positives = Positives(self._tensor(rows * q + columns), labels.indptr.tolist(), q)
-        self.columns = self._tensor(columns)
+        (flat,) = self._compact(rows * q + columns)
+        self.positives = Positives(flat, labels.indptr.tolist(), q)
         self.row_starts = self._tensor(labels.indptr[:-1])
-        self.by_column = self._tensor(by_column)
         self.column_starts = self._tensor(np.searchsorted(columns[by_column], np.arange(q)))
+        self.columns, self.by_column = self._compact(columns, by_column)
 
-        if listed is None:  # at most 4 bytes a pair of the matrix for each list
-            listed = bool((owned * nearby).sum() <= n * q and (owned**2).sum() <= n * q)
-        self.listed = listed
-        if self.listed:
+        budget = n * q // 2
+        self.pairs_listed = listed if listed is not None else bool((owned**2).sum() <= budget)
+        if self.pairs_listed:
             self._list_pairs(labels.indptr, rows, columns)
+        needed = int((owned * nearby).sum())
+        self.context_listed = listed if listed is not None else needed <= budget
+        if self.context_listed:
             self._list_context(around, nearby, rows, columns)
         else:
-            self.around, self.around_starts = self._tensor(around.indices), around.indptr.tolist()
+            (self.around,) = self._compact(around.indices)
+            self.around_pointer = around.indptr.tolist()
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(self.device)
@@ -104,12 +108,12 @@ class LocalCorrelation:
 
     def cosines(self, masked: Tensor, *, reference: bool = False) -> Tensor:
         """C [q, q]: symmetric, diagonal 1 or 0; ``reference`` divides each row by its sum."""
-        squares = segment_sums(masked.square()[self.by_column], self.column_starts)
+        squares = segment_sums(masked.square().index_select(0, self.by_column), self.column_starts)
         norm = squares.sqrt_()
         present = norm >= _EMPTY
         scale = norm + _EPSILON if reference else torch.where(present, norm, torch.inf)
-        unit = masked / scale[self.columns]
-        if self.listed:
+        unit = masked / scale.index_select(0, self.columns)
+        if self.pairs_listed:
             cosine = masked.new_zeros(self.q * self.q)
             products = unit.index_select(0, self.first) * unit.index_select(0, self.second)
             cosine[self.cells] = segment_sums(products, self.cell_starts)
@@ -125,8 +129,7 @@ class LocalCorrelation:
 
     def _gram(self, unit: Tensor) -> Tensor:
         gram = unit.new_zeros(self.q, self.q)
-        n = len(self.row_starts)
-        for rows in row_blocks(n, self.q, self.device):
+        for rows in row_blocks(self.n, self.q, self.device):
             block = unit.new_zeros((rows.stop - rows.start) * self.q)
             pointer = self.positives.row_pointer
             block[self.positives.within(rows)] = unit[pointer[rows.start] : pointer[rows.stop]]
@@ -136,17 +139,15 @@ class LocalCorrelation:
 
     def local_sums(self, correlation: Tensor) -> Tensor:
         """(Z C)_ij at the ones of Y: [number of ones]."""
-        if self.listed:
+        if self.context_listed:
             return gathered_sums(
                 correlation.reshape(-1, 1), self.context, self.context_starts
             ).squeeze(1)
         sums = []
-        n = len(self.row_starts)
-        for rows in row_blocks(n, self.q, self.device):
-            pointer = self.around_starts
-            first = pointer[rows.start]
-            starts = self._tensor(pointer[rows.start : rows.stop]) - first
-            near = self.around[first : pointer[rows.stop]]
+        for rows in row_blocks(self.n, self.q, self.device):
+            pointer = self.around_pointer[rows.start : rows.stop + 1]
+            near = self.around[pointer[0] : pointer[-1]]
+            starts = torch.tensor(pointer[:-1], dtype=near.dtype, device=self.device) - pointer[0]
             dense = gathered_sums(correlation, near, starts)
             sums.append(dense.view(-1)[self.positives.within(rows)])
         return torch.cat(sums)
@@ -157,7 +158,7 @@ class LocalCorrelation:
         reference = reference_weights is not None
         correlation = self.cosines(masked, reference=reference)
         if reference_weights is not None:
-            masked = masked * reference_weights[self.columns]
+            masked = masked * reference_weights.index_select(0, self.columns)
             correlation = correlation.T
         local = self.local_sums(correlation.to(matrix.dtype).contiguous())
         return segment_sums(masked * local, self.row_starts)

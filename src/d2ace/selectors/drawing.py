@@ -106,7 +106,7 @@ def _complete(batch: Array, p: Array, cumulative: Array, source: np.random.Gener
     for _ in range(_ROUNDS):
         if kept.size == size:
             return kept
-        more = _independent(cumulative, (1, size), source)[0]
+        more = _independent(cumulative, (1, 2 * (size - kept.size) + 8), source)[0]
         kept = _first_occurrences(np.concatenate([kept, more]))[:size]
     if kept.size < size:  # the mass sits on a few rows: draw the missing ones by keys
         rest = np.ones(p.size, dtype=bool)

@@ -5,7 +5,6 @@ Every refusal is one sentence that names the argument, the value and what is exp
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -134,11 +133,10 @@ def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
 
 
 class Rows(NamedTuple):
-    """Row numbers on the host, in the forms that are needed."""
+    """Checked row numbers on the host."""
 
-    numbers: list[int]
     array: np.ndarray[Any, Any]
-    distinct: set[int]
+    repeated: bool
 
 
 def host_rows(index: Any, n: int, *, unique: bool) -> Rows:
@@ -148,23 +146,22 @@ def host_rows(index: Any, n: int, *, unique: bool) -> Rows:
     array = np.asarray(index)
     if array.ndim != 1:
         raise ValueError(f"index must be one-dimensional, got shape {array.shape}.")
+    if not array.size:
+        return Rows(array.astype(np.int64), False)
     if array.dtype.kind not in "iu":
-        if array.size:
-            raise TypeError(f"index must hold whole numbers, got dtype {array.dtype}.")
-        array = array.astype(np.int64)
-    numbers = array.tolist()
-    distinct = set(numbers)
-    if numbers and (min(distinct) < 0 or max(distinct) >= n):
-        wrong = next(row for row in numbers if not 0 <= row < n)
+        raise TypeError(f"index must hold whole numbers, got dtype {array.dtype}.")
+    ordered = np.sort(array)
+    if ordered[0] < 0 or ordered[-1] >= n:
+        wrong = ordered[0] if ordered[0] < 0 else ordered[-1]
         raise ValueError(f"index holds {wrong}, but rows run from 0 to {n - 1}.")
-    if unique and len(distinct) < len(numbers):
-        ordered = sorted(numbers)
-        twice = next(a for a, b in itertools.pairwise(ordered) if a == b)
+    same = ordered[1:] == ordered[:-1]
+    repeated = bool(same.any())
+    if unique and repeated:
         raise ValueError(
-            f"index holds row {twice} twice; each row may occur once in a batch "
+            f"index holds row {ordered[same.argmax()]} twice; each row may occur once in a batch "
             f"(unless the selector is made with replacement=True)."
         )
-    return Rows(numbers, array, distinct)
+    return Rows(array, repeated)
 
 
 def predictions(logits: Any, probs: Any) -> tuple[Tensor, bool]:

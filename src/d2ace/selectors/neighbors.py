@@ -138,4 +138,5 @@ def local_labels(labels: sp.csr_array, neighbors: Tensor, *, include_self: bool)
     around = sp.csr_array(around)
     around.eliminate_zeros()
     around.sort_indices()
-    return around
+    ones = np.ones(around.nnz, dtype=np.uint8)
+    return sp.csr_array((ones, around.indices, around.indptr), shape=around.shape)

@@ -14,7 +14,7 @@ def _mark(rows: Any) -> tuple[int, int, int]:
     """Enough of a batch to know it again; of rows on an accelerator only their number."""
     if isinstance(rows, Tensor) or not len(rows):
         return len(rows), -1, -1
-    return len(rows), rows[0], rows[-1]
+    return len(rows), int(rows[0]), int(rows[-1])
 
 
 class Progress:

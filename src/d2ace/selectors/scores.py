@@ -97,10 +97,10 @@ def hardness(history: PredictionHistory, positives: Positives, loss: str = "bce"
         if loss == "bce":  # ln(1 - p) and, at the positives, ln p: both exact in p
             at_positives = flat[place].neg_().log_()
             negative_loss.log1p_()
-            flat.index_copy_(0, place, at_positives)
+            flat[place] = at_positives
             negative_loss.clamp_(_LEAST, _MOST)
         else:
-            flat.index_copy_(0, place, -1.0 - flat[place])
+            flat[place] = -1.0 - flat[place]
             negative_loss.clamp_(CLAMP - 1.0, -CLAMP).sub_(_LOSS_ABOVE[loss])
         torch.mul(negative_loss, history.flips[rows], out=out).sub_(negative_loss)
     return result

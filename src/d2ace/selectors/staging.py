@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .inputs import Rows
 
-_PAIRS = 1 << 18  # pairs processed together
+_PAIRS = 1 << 17  # pairs processed together
 _NOT_FINITE, _OUT_OF_RANGE, _REPEATED = 1, 2, 3  # faults noted on an accelerator
 
 
@@ -48,7 +48,6 @@ class Staging:
         self.values = torch.empty((self.capacity, self.q), dtype=dtype, device=device)
         self.rows = np.empty(self.capacity, dtype=np.int64)
         self.filled = 0
-        self.known: set[int] = set()
         self.marked = False
         self.fault = torch.zeros(3, dtype=torch.int64, device=device)  # kind, instance, label
 
@@ -62,7 +61,7 @@ class Staging:
             self._process(self._check_rows(rows), values, are_logits, marked)
             return
         array = rows.array
-        if len(rows.distinct) < len(array):  # drawn with replacement: the first occurrence counts
+        if rows.repeated:  # drawn with replacement: the first occurrence counts
             first = np.sort(np.unique(array, return_index=True)[1])
             array, values = array[first], values[torch.from_numpy(first).to(values.device)]
         if self.filled + len(array) > self.capacity:
@@ -73,11 +72,12 @@ class Staging:
             return
         stop = self.filled + len(array)
         place = self.values[self.filled : stop]
-        place.copy_(values)
         # batch by batch: the last bit of a sigmoid depends on where in a block a value stands
-        self._convert(place, are_logits, marked)
+        if are_logits and not marked and self.on_host and values.dtype == self.dtype:
+            torch.sigmoid(values, out=place)
+        else:
+            self._convert(place.copy_(values), are_logits, marked)
         self.rows[self.filled : stop] = array
-        self.known |= rows.distinct
         self.filled = stop
         self.marked = self.marked or marked
 
@@ -86,14 +86,14 @@ class Staging:
         if not self.filled:
             return
         rows, values = self.rows[: self.filled], self.values[: self.filled]
-        repeated, marked = len(self.known) < self.filled, self.marked
+        marked = self.marked
         self.filled, self.marked = 0, False
-        self.known.clear()
         index = torch.from_numpy(rows).to(self.device)
-        if not repeated:
+        turns = _turns(rows)
+        if len(turns) == 1:
             self._advance(index, values, marked)
             return
-        for turn in _turns(rows):
+        for turn in turns:
             chosen = torch.from_numpy(turn).to(self.device)
             self._advance(index[chosen], values.index_select(0, chosen), marked)
 
