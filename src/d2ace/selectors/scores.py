@@ -29,8 +29,7 @@ def row_blocks(n: int, q: int, device: torch.device) -> Iterator[slice]:
 
 def cross_entropy(probs: Tensor, labels: Tensor) -> Tensor:
     """l_ij = -ln of the probability given to the true state; ``labels`` is boolean."""
-    logarithm = torch.where(labels, probs.log(), torch.log1p(-probs))
-    return logarithm.clamp_(_LEAST, _MOST).neg_()
+    return torch.where(labels, probs, 1.0 - probs).log_().clamp_(_LEAST, _MOST).neg_()
 
 
 def binary_entropy(share: Tensor) -> Tensor:
@@ -73,7 +72,10 @@ def uncertainty(history: PredictionHistory, trade_off: float) -> Tensor:
         torch.clamp_min(p, tiny, out=log_p).log_()
         torch.sub(1.0, p, out=rest)
         torch.clamp_min(rest, tiny, out=log_rest).log_()
-        torch.sum(history.changes[rows], dim=1, out=out)
+        changes = history.changes[rows]
+        out.copy_(changes[:, 0])
+        for slot in range(1, changes.shape[1]):  # twice as fast as a sum over the slots
+            out.add_(changes[:, slot])
         negative_entropy = log_p.mul_(p).addcmul_(rest, log_rest)
         out.mul_(per_change[rows]).add_(negative_entropy, alpha=-trade_off / math.log(2.0))
     return result
