@@ -106,11 +106,8 @@ def get(name: str) -> Dataset:
 def unknown(name: str) -> UnknownDataError:
     """The error for a name that is neither in the catalogue nor a file."""
     known = [EMBEDDED, *catalogue()]
-    hint = suggest(name.casefold(), known)
-    return UnknownDataError(
-        f"no dataset and no file is called {name[:80]!r}{hint or '; '}"
-        f"{' ' if hint else ''}known names: {', '.join(known)}"
-    )
+    hint = suggest(name.casefold(), known) or f"; known names: {', '.join(known)}"
+    return UnknownDataError(f"no dataset and no file is called {name[:80]!r}{hint}")
 
 
 def recognise(sha256: str) -> tuple[Dataset, File] | None:
@@ -147,7 +144,7 @@ def how_to_get(entry: Dataset) -> str:
     paths = " and ".join(file.path for file in entry.needed())
     local = f"set D2ACE_DATA to a folder that holds {paths} (.gz is fine)"
     if entry.unfetchable:
-        return f"they cannot be fetched ({entry.unfetchable}), so {local}"
+        return f"the files cannot be fetched ({entry.unfetchable}), so {local}"
     return f"run: d2ace data fetch {entry.name}, or {local}"
 
 

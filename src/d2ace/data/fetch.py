@@ -42,7 +42,7 @@ def fetch(
     for file in entry.needed():
         url = f"{mirror}/{file.path}" if mirror else file.url
         if url is None:
-            raise DataError(f"{entry.name!r} cannot be fetched; {catalogue.how_to_get(entry)}")
+            raise DataError(f"{entry.name!r}: {catalogue.how_to_get(entry)}")
         files.append((file, url))
     root = Path(folder) if folder is not None else catalogue.fetched_folder()
     return [_fetch_file(entry, file, url, root, progress, retries, wait) for file, url in files]

@@ -100,9 +100,12 @@ def load(
 
     # A file that is known by its checksum gets the same care under any name.
     matches = [catalogue.recognise(kept.digest(one.stored)) for one in sources]
-    notes = []
+    notes: list[str] = []
+    name = entry.name if entry is not None else None
     if entry is None and matches[0] is not None:
         entry = matches[0][0]
+        if [match[1] for match in matches if match] == [f for f in entry.files if f.role == "data"]:
+            name = entry.name  # the whole dataset, not a part of it
     elif entry is not None and any(match is None or match[0] != entry for match in matches):
         notes.append(f"is not a copy of {entry.name!r} that the catalogue knows by its checksum")
     if labels is None and entry is not None:
@@ -126,14 +129,14 @@ def load(
             missing=missing,
             drop=dropped,
         )
-        if entry is not None:
-            data = replace(data, name=entry.name)
+        if name is not None:
+            data = replace(data, name=name)
         return (realign(data, **shift) if shift else data), remarks
 
     how = {
         "reader": ["arff", READER_VERSION],
         "files": [path.name for path in paths],
-        "entry": entry.name if entry else None,
+        "name": name,
         "labels": None if listed else labels if isinstance(labels, int) else _texts(labels),
         "options": [labels_at, nominal, missing, sorted(dropped), shift],
     }
