@@ -104,6 +104,10 @@ def test_only_a_partition_is_written(tmp_path: Path) -> None:
             write_folds(tmp_path / "f.json", labels(), wrong)
     with pytest.raises(DataError, match="a file holds 2 to 36"):
         write_folds(tmp_path / "f.json", labels(), pairs[:1])
+    for rows, n_rows in (([1, 2], 60), (range(1, 61), 60), (range(60), 50)):
+        with pytest.raises(DataError, match="rows must say which of"):
+            write_folds(tmp_path / "f.json", labels(), pairs, rows=rows, n_rows=n_rows)
+    assert not list(tmp_path.iterdir())
 
 
 # -- the folds of the benchmark protocol

@@ -101,8 +101,11 @@ def write_folds(
         raise DataError(f"the test folds do not hold each of the {n} rows of Y exactly once")
     used = np.empty(n, dtype=np.int64)
     used[tested] = np.repeat(np.arange(len(tests)), [test.size for test in tests])
-    where = np.arange(n) if rows is None else np.asarray(rows)
-    numbers = np.full(n if n_rows is None else n_rows, -1, dtype=np.int64)
+    where = np.arange(n) if rows is None else np.asarray(rows, dtype=np.int64)
+    total = n if n_rows is None else n_rows
+    if where.shape != (n,) or not np.isin(where, np.arange(total)).all():
+        raise DataError(f"rows must say which of {total} rows each of the {n} rows of Y is")
+    numbers = np.full(total, -1, dtype=np.int64)
     numbers[where] = used
     text = "".join(_UNUSED if number < 0 else _DIGITS[number] for number in numbers.tolist())
     content = {

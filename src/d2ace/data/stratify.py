@@ -4,8 +4,8 @@ Iterative stratification (Sechidis, Tsoumakas and Vlahavas, "On the stratificati
 data", ECML PKDD 2011): rows of the rarest label are dealt first, each to the fold that still needs
 that label most; then those of the next label. Three things differ from the paper's pseudo-code.
 
-- A label's rows are dealt as one block of array operations instead of one row at a time. Rows of a
-  block that have equal claims go out in *rounds* of one row per fold.
+- A label's rows are dealt as one block of array operations instead of one row at a time: they go
+  out in *rounds* of one row for each fold.
 - Where folds need the label equally, the paper looks at fold sizes and then at a coin. Here the
   row's *other* labels decide first, so that labels which only occur beside rarer ones, and would
   never be dealt in their own right, are balanced too.
@@ -69,7 +69,7 @@ def validation_split(
         raise DataError(f"share is {share}; it must lie between 0.02 and 0.98")
     labels = label_matrix(Y)
     n = labels.shape[0]
-    chosen = np.arange(n) if rows is None else np.asarray(rows, dtype=np.int64)
+    chosen = np.arange(n, dtype=np.int64) if rows is None else np.asarray(rows, dtype=np.int64)
     if chosen.ndim != 1 or np.unique(chosen).size != chosen.size:
         raise DataError("rows must be a flat list of row numbers without repetition")
     if chosen.size and not (chosen.min() >= 0 and chosen.max() < n):
@@ -141,7 +141,7 @@ def label_matrix(Y: Any) -> sp.csr_matrix:
     # Several times faster than SciPy's own conversion of a dense matrix.
     n, q = Y.shape
     cells = np.flatnonzero(positive)
-    starts = np.searchsorted(cells, np.arange(n + 1) * q)
+    starts = np.searchsorted(cells, np.arange(n + 1, dtype=np.int64) * q)
     ones = np.ones(cells.size, dtype=np.uint8)
     return sp.csr_matrix((ones, cells % max(q, 1), starts), shape=(n, q))
 
@@ -156,7 +156,8 @@ def _deal(labels: sp.csr_matrix, k: int) -> Ints:
     weight = _UNIT // np.maximum(count, 1)
     # Rows without labels fill the folds at the end; each fold keeps most of its share of them free.
     # Not all of it, because a few seats to spare let the labels come out even.
-    size = n // k + (np.arange(k) < n % k)
+    size = np.full(k, n // k, dtype=np.int64)
+    size[: n % k] += 1
     share = (n - rows.size) // k
     room = size - (share - share // 8)
     dealt = np.empty(rows.size, dtype=np.int64)
@@ -197,7 +198,7 @@ def _by_rarity(labels: sp.csr_matrix) -> tuple[Ints, Ints, Ints, Ints]:
     rank = np.empty(q, dtype=np.int64)
     rank[order] = np.arange(q)
     degree = np.diff(labels.indptr).astype(np.int64)
-    cells = np.repeat(np.arange(n) * (q + 1), degree) + rank[labels.indices]
+    cells = np.repeat(np.arange(n, dtype=np.int64) * (q + 1), degree) + rank[labels.indices]
     cells.sort()
     label = cells % (q + 1)
 

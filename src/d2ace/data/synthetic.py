@@ -127,7 +127,7 @@ def _labels(
     themes = max(1, int(q / max(_THEME_SIZE, 2.0 * cardinality)))
     theme_of_label = np.arange(q) % themes
     # Rows in equal parts per theme: contiguous here, shuffled at the end.
-    first = np.arange(themes + 1) * n // themes
+    first = np.arange(themes + 1, dtype=np.int64) * n // themes
     # A few more positives than asked for; the surplus is removed below to meet the target exactly.
     target = round(n * cardinality)
     surplus = target + 5.0 * math.sqrt(target) + 5.0
