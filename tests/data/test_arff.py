@@ -52,6 +52,8 @@ def test_dense_rows_with_quotes_comments_and_missing_values(tmp_path: Path) -> N
     assert data.feature_names == ("first feature", "it's", "city")
     assert data.label_names == ("a", "b")
     assert data.X.dtype == np.float32
+    assert data.X.flags.c_contiguous
+    assert data.Y.flags.c_contiguous
     mean = (2 + 0.25 + 1) / 3
     expected = [[1.5, 2, 0], [-30, 0.25, 1], [7, mean, 2], [8, 1, 3]]
     np.testing.assert_array_equal(data.X, np.array(expected, dtype=np.float32))

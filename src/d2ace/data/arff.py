@@ -66,7 +66,7 @@ def read_arff(
     kept = np.flatnonzero(~is_label & ~is_text & ~dropped)
     if not len(kept):
         raise fault(first.header.path, None, "has no feature besides the labels")
-    X = _stack([part.table[:, kept] for part in parts])
+    X = _stack([_take(part.table, kept) for part in parts])
     declared = [first.kind(int(column)) for column in kept]
     X, note = _fill(first.header, X, declared, missing)
     notes += note
@@ -100,7 +100,7 @@ def _stack(tables: list[Table]) -> Table:
 
 def _labels(part: _Part, columns: npt.NDArray[np.int64]) -> Table:
     """The label columns as 0/1."""
-    Y = part.table[:, columns]
+    Y = _take(part.table, columns)
     sparse = sp.issparse(Y)
     flipped = []
     for place, column in enumerate(columns.tolist()):
@@ -129,6 +129,11 @@ def _labels(part: _Part, columns: npt.NDArray[np.int64]) -> Table:
     if sparse:
         Y.eliminate_zeros()
     return Y
+
+
+def _take(table: Table, columns: npt.NDArray[np.int64]) -> Table:
+    """Some columns; unlike plain indexing, row after row in memory."""
+    return table[:, columns] if sp.issparse(table) else np.take(table, columns, axis=1)
 
 
 def _by_column(table: Table) -> Table:
@@ -162,7 +167,7 @@ def _match(first: _Part, other: _Part, is_label: npt.NDArray[np.bool_]) -> None:
             raise fault(b.path, None, f"does not belong to {a.path}: only one declares {odd!r}")
         place = {name: i for i, name in enumerate(b.names)}
         order = np.array([place[name] for name in a.names])
-        other.table = other.table[:, order]
+        other.table = _take(other.table, order)
         other.header = b = Header(b.path, b.relation, a.names, b.kinds, b.kind[order], b.data_line)
     pairs = np.unique(np.stack([a.kind, b.kind])[:, ~is_label], axis=1).T
     for mine, theirs in pairs.tolist():

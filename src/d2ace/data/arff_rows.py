@@ -130,7 +130,7 @@ class _Cells:
             wrong &= ~np.isnan(value)
             if wrong.any():
                 self.refuse(int(np.argmax(wrong)), "is not one of the declared values")
-        large = np.abs(value) > np.finfo(np.float32).max
+        large = np.abs(value) > decimals.LARGEST
         if large.any():
             self.refuse(int(np.argmax(large)), "is too large for a 32-bit float")
         return value

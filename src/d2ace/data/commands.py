@@ -210,7 +210,8 @@ class _Bar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+        if self.visible:
+            self.bar.stop()
 
     def show(self, name: str, done: int, total: int) -> None:
         if not self.visible:

@@ -18,6 +18,8 @@ Flags = npt.NDArray[np.bool_]
 
 PADDING = 32
 """Bytes that the caller leaves after the last token, so that reading ahead stays inside."""
+LARGEST = float(np.finfo(np.float32).max)
+"""What a feature may be at most."""
 
 _DIGITS = 15
 _POWERS = 10.0 ** np.arange(_DIGITS + 3)

@@ -99,15 +99,15 @@ def _read(source: Source) -> _Part:
     cells = _Tokens(path, lines, features, " ")
     colon = np.flatnonzero(cells.buffer == ord(":"))
     if len(colon) != len(cells.start) or ((colon <= cells.start) | (colon >= cells.end)).any():
-        split = np.append(colon, len(cells.buffer))[np.searchsorted(colon, cells.start)]
-        wrong = (split <= cells.start) | (split >= cells.end)
+        inside = np.searchsorted(colon, cells.end) - np.searchsorted(colon, cells.start + 1)
+        wrong = (inside != 1) | (cells.buffer[cells.start] == ord(":"))
         cells.refuse(cells.start, cells.end, int(np.argmax(wrong)), "is not a pair 'index:value'")
     index = cells.whole(cells.start, colon, "feature index")
     _once(path, lines, cells.row, index, "feature")
     value, plain = decimals.parse(cells.buffer, colon + 1, cells.end - colon - 1)
     for i in np.flatnonzero(~plain).tolist():
         number_ = decimals.parse_one(cells.buffer[colon[i] + 1 : cells.end[i]].tobytes())
-        if number_ is None or abs(number_) > np.finfo(np.float32).max:
+        if number_ is None or abs(number_) > decimals.LARGEST:
             cells.refuse(colon + 1, cells.end, i, "is not a number that a 32-bit float holds")
         value[i] = number_
     return _Part(len(lines), cells.row, index, value, named.row, label, sizes)
