@@ -67,12 +67,12 @@ def read_arff(
     if not len(kept):
         raise fault(first.header.path, None, "has no feature besides the labels")
     X = _stack([_take(part.table, kept) for part in parts])
-    declared = [first.kind(int(column)) for column in kept]
-    X, note = _fill(first.header, X, declared, missing)
+    kind = first.header.kind[kept]
+    X, note = _fill(first.header, X, kind, missing)
     notes += note
     features = [names[i] for i in kept]
     if nominal == "onehot":
-        X, features = _one_hot(first.header, X, declared, features)
+        X, features = _one_hot(first.header, X, kind, features)
     if sp.issparse(X):
         X.eliminate_zeros()
     label_names = tuple(names[i] for i in columns)
@@ -190,7 +190,9 @@ def _match(first: _Part, other: _Part, is_label: npt.NDArray[np.bool_]) -> None:
         other.table = sp.csr_matrix(table) if sp.issparse(table) else table
 
 
-def _fill(header: Header, X: Table, kinds: list[Kind], missing: str) -> tuple[Table, list[str]]:
+def _fill(
+    header: Header, X: Table, kind: npt.NDArray[np.intp], missing: str
+) -> tuple[Table, list[str]]:
     """Missing cells replaced: numbers by the attribute's mean, nominal cells by its mode."""
     sparse = sp.issparse(X)
     gaps = np.isnan(X.data if sparse else X)
@@ -208,7 +210,7 @@ def _fill(header: Header, X: Table, kinds: list[Kind], missing: str) -> tuple[Ta
         omitted = X.shape[0] - len(cells)  # what a sparse row leaves out is known to be zero
         if not len(known) + omitted:
             cells[gap] = 0.0
-        elif kinds[column].name == "nominal":
+        elif header.kinds[int(kind[column])].name == "nominal":
             tally = np.bincount(known.astype(np.intp), minlength=1)
             tally[0] += omitted
             cells[gap] = np.argmax(tally)
@@ -222,28 +224,28 @@ def _fill(header: Header, X: Table, kinds: list[Kind], missing: str) -> tuple[Ta
 
 
 def _one_hot(
-    header: Header, X: Table, kinds: list[Kind], names: list[str]
+    header: Header, X: Table, kind: npt.NDArray[np.intp], names: list[str]
 ) -> tuple[Table, list[str]]:
     """A column per value for nominal attributes of three and more values."""
-    wide = [kind.name == "nominal" and len(kind.values) > 2 for kind in kinds]
-    widths = np.array([len(k.values) if w else 1 for k, w in zip(kinds, wide, strict=True)])
-    if not any(wide):
+    n_values = np.array([len(declared.values) for declared in header.kinds])[kind]
+    wide = np.flatnonzero(n_values > 2)
+    if not len(wide):
         return X, names
     n, sparse = X.shape[0], sp.issparse(X)
-    hot = int(widths[np.array(wide)].sum()) if sparse else int(widths.sum())
-    _check_cells(header, (n, hot))
-    blocks, new_names, at = [], [], 0
-    while at < len(kinds):
-        if wide[at]:
-            codes = (X[:, [at]].toarray() if sparse else X[:, [at]]).astype(np.intp)
-            block = (codes == np.arange(widths[at])).astype(np.float32)
+    _check_cells(header, (n, int(n_values[wide].sum()) + (0 if sparse else len(names))))
+    blocks: list[Table] = []
+    new_names: list[str] = []
+    done = 0
+    for column in [*wide.tolist(), len(names)]:
+        if column > done:
+            blocks.append(X[:, done:column])
+            new_names += names[done:column]
+        if column < len(names):
+            values = header.kinds[int(kind[column])].values
+            codes = (X[:, [column]].toarray() if sparse else X[:, [column]]).astype(np.intp)
+            block = (codes == np.arange(len(values))).astype(np.float32)
             blocks.append(sp.csr_matrix(block) if sparse else block)
-            new_names += [f"{names[at]}={value}" for value in kinds[at].values]
-            at += 1
-            continue
-        end = next((i for i in range(at, len(kinds)) if wide[i]), len(kinds))
-        blocks.append(X[:, at:end])
-        new_names += names[at:end]
-        at = end
+            new_names += [f"{names[column]}={value}" for value in values]
+        done = column + 1
     stacked: Table = sp.hstack(blocks, format="csr") if sparse else np.concatenate(blocks, axis=1)
     return stacked, new_names

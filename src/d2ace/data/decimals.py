@@ -24,6 +24,10 @@ LARGEST = float(np.finfo(np.float32).max)
 _DIGITS = 15
 _POWERS = 10.0 ** np.arange(_DIGITS + 3)
 _NUMBER = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_LENGTHS = np.arange(9)
+# By the number of characters in a word: the bits above them, and zeros ("0") in their places.
+_SHIFT = np.where(_LENGTHS > 0, 8 * (8 - _LENGTHS), 0).astype(np.uint64)
+_ZEROS = np.uint64(0x3030303030303030) << _SHIFT
 
 
 def parse(buffer: Bytes, start: Places, length: Places) -> tuple[Floats, Flags]:
@@ -31,10 +35,11 @@ def parse(buffer: Bytes, start: Places, length: Places) -> tuple[Floats, Flags]:
 
     Values of the other tokens are meaningless.
     """
-    first = buffer[start]
-    negative = first == ord("-")
-    signed = negative | (first == ord("+"))
-    if signed.any():
+    negative = None
+    if ((buffer == ord("-")) | (buffer == ord("+"))).any():
+        first = buffer[start]
+        negative = first == ord("-")
+        signed = negative | (first == ord("+"))
         start, length = start + signed, length - signed
     short = (length >= 1) & (length <= 8)
     if short.all():
@@ -45,35 +50,35 @@ def parse(buffer: Bytes, start: Places, length: Places) -> tuple[Floats, Flags]:
         for chosen, read in ((short, _parse_short), (long, _parse_long)):
             where = np.flatnonzero(chosen)
             value[where], plain[where] = read(buffer, start[where], length[where])
-    return (np.where(negative, -value, value) if signed.any() else value), plain
+    return (value if negative is None else np.where(negative, -value, value)), plain
 
 
 def _parse_short(buffer: Bytes, start: Places, length: Places) -> tuple[Floats, Flags]:
     """Tokens of one to eight characters: each is one 64-bit word, its last character on top."""
     words: npt.NDArray[np.uint64] = np.ndarray((len(buffer) - 7,), "<u8", buffer, strides=(1,))
-    word = words[start] << _bits(8 - length)
-    # A byte is zero in `marks` where the word has a dot; the lowest set bit tells the first dot.
-    marks = word ^ _every(0x2E)
-    marks = (marks - _every(0x01)) & ~marks & _every(0x80)
-    dot = marks & (~marks + np.uint64(1))
-    has_dot = dot != 0
-    after_dot = np.zeros(len(start), dtype=np.int64)
-    if has_dot.any():
-        before = word & ((dot >> np.uint64(7)) - np.uint64(1))
-        after = word & ~((dot << np.uint64(1)) - np.uint64(1))
-        word = np.where(has_dot, before << np.uint64(8) | after, word)
-        after_dot = np.where(has_dot, 8 - np.frexp(dot.astype(np.float64))[1] // 8, 0)
-    digits = length - has_dot
-    zeros = _every(0x30) << _bits(8 - np.maximum(digits, 1))
-    high = _every(0xF0)
-    plain = ((word & high) == zeros) & (((word + _every(0x06)) & high) == zeros) & (digits > 0)
+    word = words[start] << _SHIFT[length]
+    power = None
+    if (buffer == ord(".")).any():
+        # A byte is zero in `marks` where the word has a dot; the lowest set bit tells the first.
+        marks = word ^ _every(ord("."))
+        marks = (marks - _every(0x01)) & ~marks & _every(0x80)
+        dot = marks & (~marks + np.uint64(1))
+        has_dot = dot != 0
+        if has_dot.any():
+            before = word & ((dot >> np.uint64(7)) - np.uint64(1))
+            after = word & ~((dot << np.uint64(1)) - np.uint64(1))
+            word = np.where(has_dot, before << np.uint64(8) | after, word)
+            power = _POWERS[np.where(has_dot, 8 - np.frexp(dot.astype(np.float64))[1] // 8, 0)]
+            length = length - has_dot
+    high, zeros = _every(0xF0), _ZEROS[length]
+    plain = ((word & high) == zeros) & (((word + _every(0x06)) & high) == zeros) & (length > 0)
     # Neighbouring digits, then pairs, then fours are put together in parallel.
     word &= _every(0x0F)
     word = (word * np.uint64(10) + (word >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
     word = (word * np.uint64(100) + (word >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
     word = (word * np.uint64(10000) + (word >> np.uint64(32))) & np.uint64(0xFFFFFFFF)
     value = word.astype(np.float64)
-    return (value / _POWERS[after_dot] if has_dot.any() else value), plain
+    return (value if power is None else value / power), plain
 
 
 def _parse_long(buffer: Bytes, start: Places, length: Places) -> tuple[Floats, Flags]:
@@ -102,7 +107,3 @@ def parse_one(token: bytes) -> float | None:
 
 def _every(byte: int) -> np.uint64:
     return np.uint64(byte * 0x0101010101010101)
-
-
-def _bits(n_bytes: Places) -> npt.NDArray[np.uint64]:
-    return (8 * n_bytes).astype(np.uint64)
