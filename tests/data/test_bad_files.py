@@ -61,6 +61,11 @@ TEXTS = {
     "index twice": (HEAD + "{0 1}\n{0 1,2 1,0 3}\n", 7, "gives index 0 twice"),
     "open sparse row": (HEAD + "{0 1}\n{0 1\n", 7, "without its closing brace"),
     "sparse among dense": (HEAD + ROW + "{0 1}\n", 7, "mixes sparse rows"),
+    "date of an unknown form": (
+        HEAD.replace("x numeric", "x date 'yyyyyyyy'") + ROW,
+        2,
+        "has the unknown form date 'yyyyyyyy'",
+    ),
     "no date": (HEAD.replace("x numeric", "x date") + "'1 May',u,1\n", 6, "is no date of the form"),
 }
 
@@ -161,13 +166,18 @@ def sparse_one_hot_bomb() -> bytes:
     return f"@relation r\n{attributes}@attribute l {{0,1}}\n@data\n{rows}".encode()
 
 
+def meka_bomb() -> bytes:
+    return (HEAD.replace("r\n", "'r: -C 999999999'\n", 1) + ROW).encode()
+
+
 # Small files that would need gigabytes if they were believed.
 BOMBS: dict[str, tuple[str, Callable[[], bytes], dict[str, object]]] = {
     "zeros": ("bomb.arff.gz", lambda: inflated(b"", b"\0"), {"labels": 1}),
+    "large": ("bomb.arff.gz", lambda: inflated(b"", b"\0") * 100, {"labels": 1}),
     "blank lines": ("bomb.arff.gz", lambda: inflated(HEAD.encode(), b"\n"), {"labels": 1}),
     "one-hot": ("wide.arff", one_hot_bomb, {"labels": 1, "nominal": "onehot"}),
     "one-hot, sparse": ("many.arff", sparse_one_hot_bomb, {"labels": 1, "nominal": "onehot"}),
-    "meka": ("meka.arff", lambda: HEAD.replace("r\n", "'r: -C 999999999'\n", 1).encode(), {}),
+    "meka": ("meka.arff", meka_bomb, {}),
     "sizes": ("sizes.svm", lambda: b"1 99999999999 99999999999\n0 0:1\n", {}),
     "feature index": ("index.svm", lambda: b"1 99999999999:1\n", {}),
     "label number": ("label.svm", lambda: b"99999999999 1:1\n", {}),

@@ -18,6 +18,11 @@ _ATTRIBUTE = re.compile(rf"@attribute\s+(?:{_QUOTED}|([^\s{{]+))\s*(.*)", re.IGN
 _VALUE = re.compile(rf"\s*(?:{_QUOTED}|([^,'\"][^,]*))\s*(?:,|$)")
 _CELL = re.compile(rf"(?:(?<=[,{{\s])|^)(?:{_QUOTED})".encode())
 _LOOSE_QUOTE = re.compile(rb"(?:[,{\s]|^)['\"]")
+_DATE_FIELDS = (
+    ("yyyy", "%Y"), ("yy", "%y"), ("MM", "%m"), ("dd", "%d"),
+    ("HH", "%H"), ("mm", "%M"), ("ss", "%S"),
+)  # fmt: skip
+_DATE = re.compile(r"(?:%[YymdHMS]|[-/:. TZ]){1,40}")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 # Inside quotes the separators lose their meaning. They are kept as control bytes, in the rows and
 # in the declared values alike, so that everything after this can split without knowing of quotes.
@@ -38,6 +43,9 @@ class Kind:
     counts: bool = False
     """Whether the values are 0, 1, 2, ..., so that a number is its own code."""
     pattern: str = ""
+    """The form of a date as declared, for people."""
+    strptime: str = ""
+    """The same for Python."""
 
 
 @dataclass(frozen=True)
@@ -159,14 +167,26 @@ def _kind(path: Path, number: int, name: str, declared: str, encoding: str) -> K
     if word == "string":
         return Kind("string")
     if word == "date":
-        pattern = declared[4:].split("%")[0].strip().strip("'\"")
-        return Kind("date", pattern=pattern or "yyyy-MM-dd'T'HH:mm:ss")
+        pattern = declared[4:].strip().strip("'\"") or "yyyy-MM-dd'T'HH:mm:ss"
+        strptime = _strptime(pattern)
+        if strptime is None:
+            form = f"date {pattern[:40]!r}; use yyyy, MM, dd, HH, mm and ss, each once"
+            raise fault(path, number, f"attribute {name[:60]!r} has the unknown form {form}")
+        return Kind("date", pattern=pattern, strptime=strptime)
     raise fault(
         path,
         number,
         f"attribute {name[:60]!r} has type {declared[:40]!r}; "
         "numeric, real, integer, string, date and {...} are read",
     )
+
+
+def _strptime(pattern: str) -> str | None:
+    """Python's form of a Java date pattern, as far as numbers and separators go."""
+    form = pattern.replace("'", "")
+    for field, directive in _DATE_FIELDS:
+        form = form.replace(field, directive, 1)
+    return form if _DATE.fullmatch(form) else None
 
 
 def _values(path: Path, number: int, name: str, declared: str) -> tuple[str, ...]:

@@ -25,15 +25,6 @@ Table: TypeAlias = Any  # a dense array of float32, or a CSR matrix, for which S
 
 _BLOCK = 1 << 20  # bytes of rows worked on at once: bounds memory and stays near the cache
 _SPACES = re.compile(rb"  +")
-_DATE_FIELDS = (
-    ("yyyy", "%Y"),
-    ("yy", "%y"),
-    ("MM", "%m"),
-    ("dd", "%d"),
-    ("HH", "%H"),
-    ("mm", "%M"),
-    ("ss", "%S"),
-)
 
 
 def read_rows(header: Header, body: bytes) -> tuple[Table, npt.NDArray[np.int64]]:
@@ -159,15 +150,12 @@ class _Cells:
         return value
 
     def _dates(self, kind: Kind) -> decimals.Floats:
-        pattern = kind.pattern.replace("'", "")
-        for field, directive in _DATE_FIELDS:
-            pattern = pattern.replace(field, directive)
         missing = self._missing()
         value = np.full(len(self.start), np.nan)
         for i in np.flatnonzero(~missing).tolist():
             text = show(self.token(i))
             try:
-                moment = datetime.strptime(text, pattern).replace(tzinfo=timezone.utc)
+                moment = datetime.strptime(text, kind.strptime).replace(tzinfo=timezone.utc)
             except ValueError:
                 self.refuse(i, f"is no date of the form {kind.pattern!r}")
             value[i] = moment.timestamp()

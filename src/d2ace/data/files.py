@@ -74,10 +74,11 @@ def stored_bytes(path: Path) -> bytes:
 def expand(path: Path, stored: bytes) -> bytes:
     """``stored``, decompressed if the file's name ends in ``.gz`` or ``.bz2``."""
     suffix = path.suffix.lower()
+    raw = io.BytesIO(stored)
     if suffix == ".gz":
-        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=io.BytesIO(stored)))
+        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
     elif suffix == ".bz2":
-        stream = cast("IO[bytes]", bz2.BZ2File(io.BytesIO(stored)))
+        stream = cast("IO[bytes]", bz2.BZ2File(raw))
     else:
         return stored
     pieces, total = [], 0
@@ -85,9 +86,9 @@ def expand(path: Path, stored: bytes) -> bytes:
         while piece := stream.read(1 << 20):
             pieces.append(piece)
             total += len(piece)
-            if total > MAX_BYTES or (total > _FREE_BYTES and total > _MAX_RATIO * len(stored)):
+            if total > MAX_BYTES or (total > _FREE_BYTES and total > _MAX_RATIO * raw.tell()):
                 raise DataError(
-                    f"{path}: expands to more than {total >> 20} MiB from {len(stored)} bytes, "
+                    f"{path}: its first {raw.tell()} bytes expand to {total >> 20} MiB, "
                     "which no dataset does; if you trust it, decompress it yourself"
                 )
     except (EOFError, zlib.error, OSError) as error:
