@@ -80,6 +80,11 @@ def test_a_failed_save_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be written"):
+        save(sample(False), tmp_path / "nowhere" / "set.npz")
+
+
 def test_arrays_of_other_people(tmp_path: Path) -> None:
     path = tmp_path / "theirs.npz"
     X, Y = np.arange(6).reshape(3, 2), np.array([[True], [False], [True]])

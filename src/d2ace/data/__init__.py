@@ -10,6 +10,7 @@
 from d2ace.data.annotated import AnnotatedData
 from d2ace.data.container import DataError, DataWarning, MultiLabelData, UnknownDataError
 from d2ace.data.digits import load_digits
+from d2ace.data.fetch import fetch
 from d2ace.data.foldfiles import (
     StoredFolds,
     labels_digest,
@@ -37,6 +38,7 @@ __all__ = [
     "UnknownDataError",
     "balance_error",
     "describe",
+    "fetch",
     "fold_numbers",
     "folds",
     "labels_digest",

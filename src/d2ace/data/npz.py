@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
-import tempfile
+import secrets
 import zipfile
 import zlib
 from pathlib import Path
@@ -33,7 +33,10 @@ def save(data: MultiLabelData, path: str | os.PathLike[str]) -> None:
     target = Path(path)
     if target.suffix.lower() != ".npz":
         target = target.with_name(target.name + ".npz")
-    write(target, data, {})
+    try:
+        write(target, data, {})
+    except OSError as error:
+        raise fault(target, None, f"cannot be written ({error.strerror}); check the path") from None
 
 
 def write(target: Path, data: MultiLabelData, remarks: dict[str, Any]) -> None:
@@ -56,13 +59,13 @@ def write(target: Path, data: MultiLabelData, remarks: dict[str, Any]) -> None:
         "remarks": remarks,
     }
     arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".d2ace-", suffix=".npz")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with temporary.open("xb") as stream:
             np.savez(stream, **arrays)
         os.replace(temporary, target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
