@@ -61,6 +61,12 @@ def test_dense_rows_with_quotes_comments_and_missing_values(tmp_path: Path) -> N
     assert data.Y.tolist() == [[0, 1], [1, 0], [1, 1], [0, 0]]
 
 
+def test_warnings_point_at_the_caller(tmp_path: Path) -> None:
+    with pytest.warns(DataWarning) as caught:
+        load(write(tmp_path, DENSE), labels=2, cache=False)
+    assert [warning.filename for warning in caught] == [__file__]
+
+
 def test_missing_values_can_be_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has 1 missing values"):
         read(write(tmp_path, DENSE), missing="error")
@@ -188,6 +194,7 @@ def test_without_any_label_the_error_says_what_to_give(tmp_path: Path) -> None:
         (-1, "does not fit"),
         (True, "says nothing"),
         (["c"], "'c' of labels= is no attribute"),
+        ("a", r"write labels=\['a'\]"),
         (["a", "a"], "one label twice"),
         ([], "names no label"),
         (["a", "x", "b"], "every attribute"),
@@ -226,7 +233,8 @@ def test_latin_1(tmp_path: Path) -> None:
 def test_drop(tmp_path: Path) -> None:
     text = "@relation r\n@attribute name {p,q}\n@attribute x numeric\n@attribute l {0,1}\n"
     text += "@data\np,3,1\n"
-    assert read(write(tmp_path, text), labels=1, drop=["name"]).feature_names == ("x",)
+    for drop in (["name"], "name"):
+        assert read(write(tmp_path, text), labels=1, drop=drop).feature_names == ("x",)
     with pytest.raises(UnknownDataError, match="no attribute 'nome' to drop; did you mean 'name'"):
         read(write(tmp_path, text), labels=1, drop=["nome"])
 

@@ -98,47 +98,56 @@ def load(
         how = {"reader": ["libsvm", READER_VERSION], "files": [path.name for path in paths]}
         return _remembered(cache, sources, how, lambda: (read_libsvm(sources), []), [])
 
-    # A file that is known by its checksum gets the same care under any name.
-    matches = [catalogue.recognise(kept.digest(one.stored)) for one in sources]
-    notes: list[str] = []
+    options = {"labels_at": labels_at, "nominal": nominal, "missing": missing}
+    return _load_arff(entry, sources, labels, options, drop, repair, cache)
+
+
+def _load_arff(
+    entry: catalogue.Dataset | None,
+    sources: list[Source],
+    labels: Labels,
+    options: dict[str, Any],
+    drop: Collection[str] | None,
+    repair: bool,
+    cache: bool,
+) -> MultiLabelData:
+    """`load` for ARFF files, which the catalogue may know."""
+    path, notes = sources[0].path, []
     name = entry.name if entry is not None else None
+    # A file that is known by its checksum gets the same care under any name.
+    matches = [catalogue.recognise(kept.digest(source.stored)) for source in sources]
     if entry is None and matches[0] is not None:
         entry = matches[0][0]
         if [match[1] for match in matches if match] == [f for f in entry.files if f.role == "data"]:
             name = entry.name  # the whole dataset, not a part of it
     elif entry is not None and any(match is None or match[0] != entry for match in matches):
         notes.append(f"is not a copy of {entry.name!r} that the catalogue knows by its checksum")
-    if labels is None and entry is not None:
-        labels = entry.labels_at_end
-    listed = _label_list(labels, paths[0], entry)
-    dropped = tuple(drop if drop is not None else entry.drop if entry is not None else ())
+
     shift = None
     if entry is not None and entry.misaligned is not None:
         shift = dict(entry.misaligned) if repair else None
         notes += [] if repair else entry.defects
     elif repair and entry is None:
-        raise UnknownDataError(f"{paths[0]}: repair=True: no defect of this file is known")
+        raise UnknownDataError(f"{path}: repair=True: no defect of this file is known")
+    if labels is None and entry is not None:
+        labels = entry.labels_at_end
+    listed = _label_list(labels, path, entry)
+    if drop is None:
+        drop = entry.drop if entry is not None else ()
+    dropped = (drop,) if isinstance(drop, str) else tuple(drop)
 
     def read() -> tuple[MultiLabelData, list[str]]:
-        data, remarks = read_arff(
-            sources,
-            listed=listed,
-            labels=labels,
-            labels_at=labels_at,
-            nominal=nominal,
-            missing=missing,
-            drop=dropped,
-        )
-        if name is not None:
-            data = replace(data, name=name)
+        data, remarks = read_arff(sources, listed=listed, labels=labels, drop=dropped, **options)
+        data = data if name is None else replace(data, name=name)
         return (realign(data, **shift) if shift else data), remarks
 
-    how = {
+    how = options | {
         "reader": ["arff", READER_VERSION],
-        "files": [path.name for path in paths],
+        "files": [source.path.name for source in sources],
         "name": name,
         "labels": None if listed else labels if isinstance(labels, int) else _texts(labels),
-        "options": [labels_at, nominal, missing, sorted(dropped), shift],
+        "drop": sorted(dropped),
+        "shift": shift,
     }
     everything = sources if listed is None else [*sources, listed]
     return _remembered(cache, everything, how, read, notes)
@@ -183,6 +192,11 @@ def _form(paths: list[Path]) -> str:
 def _label_list(labels: Labels, path: Path, entry: catalogue.Dataset | None) -> Source | None:
     """The label list that is asked for, lies beside the file, or belongs to the entry."""
     if isinstance(labels, (str, os.PathLike)):
+        if isinstance(labels, str) and format_of(Path(labels)) != ".xml":
+            raise UnknownDataError(
+                f"labels={labels!r} is not the path of an .xml label list; "
+                f"if it is the name of one label, write labels=[{labels!r}]"
+            )
         return Source.read(Path(labels))
     if labels is not None:
         return None
@@ -217,7 +231,7 @@ def _remembered(
             kept.keep(key, *found)
     data, remarks = found
     for note in [*notes, *remarks]:
-        warnings.warn(f"{sources[0].path}: {note}", DataWarning, stacklevel=3)
+        warnings.warn(f"{sources[0].path}: {note}", DataWarning, stacklevel=4)
     return data
 
 
