@@ -84,21 +84,22 @@ def test_bad_text(case: str, tmp_path: Path) -> None:
     assert isinstance(caught.value, ValueError)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("empty.arff", b"", "is empty"),
-        ("garbage.arff", bytes(range(256)) * 50, "holds binary bytes"),
-        ("text.arff", b"Dear reader,\nthis is a letter.\n", "without @data"),
-        ("cut.arff.gz", gzip.compress(HEAD.encode() * 500)[:-20], "truncated or not a .gz file"),
-        ("head.arff.gz", gzip.compress(HEAD.encode())[:15], "truncated or not a .gz file"),
-        ("other.arff.gz", HEAD.encode() + ROW.encode(), "truncated or not a .gz file"),
-        ("cut.arff.bz2", bz2.compress(HEAD.encode() * 500)[:-20], "truncated or not a .bz2 file"),
-        ("nothing.arff.gz", gzip.compress(b""), "is empty after decompression"),
-        ("table.csv", b"1,2,3\n", "unknown format; files end in .arff"),
-    ],
-)
-def test_bad_bytes(name: str, content: bytes, words: str, tmp_path: Path) -> None:
+BYTES = {
+    "empty.arff": (b"", "is empty"),
+    "garbage.arff": (bytes(range(256)) * 50, "holds binary bytes"),
+    "text.arff": (b"Dear reader,\nthis is a letter.\n", "without @data"),
+    "cut.arff.gz": (gzip.compress(HEAD.encode() * 500)[:-20], "truncated or not a .gz file"),
+    "head.arff.gz": (gzip.compress(HEAD.encode())[:15], "truncated or not a .gz file"),
+    "other.arff.gz": (HEAD.encode() + ROW.encode(), "truncated or not a .gz file"),
+    "cut.arff.bz2": (bz2.compress(HEAD.encode() * 500)[:-20], "truncated or not a .bz2 file"),
+    "nothing.arff.gz": (gzip.compress(b""), "is empty after decompression"),
+    "table.csv": (b"1,2,3\n", "unknown format; files end in .arff"),
+}
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_bad_bytes(name: str, tmp_path: Path) -> None:
+    content, words = BYTES[name]
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(DataError, match=words) as caught:
