@@ -113,7 +113,7 @@ def read_header(path: Path, data: bytes) -> tuple[Header, bytes]:
         parts = line.split(None, 2)
         if not parts or parts[0][0] == "%":
             continue
-        keyword = parts[0].lower()
+        keyword = parts[0] if parts[0] == "@attribute" else parts[0].lower()
         if keyword == "@attribute":
             if len(parts) == 3 and parts[1][0] not in "'\"" and "{" not in parts[1]:
                 name, declared = parts[1], parts[2]  # nearly every line of real files

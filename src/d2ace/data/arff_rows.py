@@ -253,14 +253,24 @@ def _sparse_block(columns: _Columns, rows: list[bytes], lines: list[int]) -> sp.
 
 def _pairs(text: bytes) -> tuple[decimals.Places, ...]:
     """Start, end and row of each token of sparse rows, and the places of all spaces."""
-    end, row_end = separators(text)
+    buffer = np.frombuffer(text, dtype=np.uint8)
+    # As files are usually written, spaces and separators take turns, and one search finds both.
+    place = np.flatnonzero(buffer <= ord(","))
+    space, end = place[::2], place[1::2]
+    ends_row = buffer[end] == ord("\n")
+    in_turn = len(space) == len(end) and bool((buffer[space] == ord(" ")).all())
+    if in_turn and bool((ends_row | (buffer[end] == ord(","))).all()):
+        row_end = np.flatnonzero(ends_row)
+    else:
+        space = np.flatnonzero(buffer == ord(" "))
+        end, row_end = separators(text)
     start = np.concatenate(([0], end[:-1] + 1))
     in_row = np.diff(row_end, prepend=-1)
     row = np.repeat(np.arange(len(row_end)), in_row)
     if (start == end).any():
         token = (start < end) | (in_row[row] > 1)  # an empty row has one token, which is empty
         start, end, row = start[token], end[token], row[token]
-    return start, end, row, np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord(" "))
+    return start, end, row, space
 
 
 def separators(text: bytes) -> tuple[decimals.Places, decimals.Places]:
