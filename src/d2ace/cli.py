@@ -1,0 +1,88 @@
+"""The command ``d2ace``: the parts' commands under one name, and one sentence for every error.
+
+Exit code 2: what was typed is wrong. Exit code 1: what was asked for failed. A traceback is shown
+only with ``--debug``.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any, NoReturn, TextIO
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    try:
+        import rich  # noqa: F401 - typer needs it for its help, we for tables
+        import typer
+    except ImportError as error:
+        _say(f'the command line needs {error.name}; run: pip install "d2ace[bench]"')
+        sys.exit(1)
+    from d2ace.data.container import DataError, UnknownDataError
+
+    warnings.showwarning = _show_warning
+    try:
+        code = _application(typer)(args=words, prog_name="d2ace", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except typer.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        _say("interrupted")
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output went away, as `| head` does
+        sys.stderr.close()
+        sys.exit(1)
+    except Exception as error:
+        if debug:
+            raise
+        typed_wrong = hasattr(error, "format_message")  # typer's own complaint about the words
+        if typed_wrong:
+            complaint = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+            if complaint:  # empty after the help that a bare `d2ace` shows
+                _say(f"{complaint} (see: d2ace --help)")
+        elif isinstance(error, DataError):
+            _say(str(error))
+        else:
+            _say(f"unexpected {type(error).__name__}: {error}; run again with --debug for details")
+        sys.exit(2 if typed_wrong or isinstance(error, UnknownDataError) else 1)
+
+
+def _application(typer: Any) -> Any:
+    from d2ace.data.commands import app as data
+
+    app = typer.Typer(
+        name="d2ace",
+        help="Batch selection for deep multi-label learning.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        epilog="Every command takes --debug, which shows the traceback of an error.",
+    )
+
+    @app.callback()  # type: ignore[untyped-decorator, unused-ignore]
+    def root() -> None:
+        """Batch selection for deep multi-label learning."""
+
+    app.add_typer(data, name="data")
+    return app
+
+
+def _say(sentence: str) -> None:
+    print(f"d2ace: {' '.join(sentence.split())}", file=sys.stderr)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning as a sentence, without the source line that raised it."""
+    _say(f"note: {message}")

@@ -1,0 +1,54 @@
+"""Multi-label data: load it, prepare it, split it, describe it, make it.
+
+>>> import d2ace.data
+>>> data = d2ace.data.make_multilabel(200, 20, 5, seed=1)
+>>> prepared = d2ace.data.prepare(data)
+>>> for train, test in d2ace.data.folds(prepared.data.Y, n_splits=5, seed=0):
+...     scaled = prepared.scaled(train)
+"""
+
+from d2ace.data.annotated import AnnotatedData
+from d2ace.data.container import DataError, DataWarning, MultiLabelData, UnknownDataError
+from d2ace.data.digits import load_digits
+from d2ace.data.fetch import fetch
+from d2ace.data.foldfiles import (
+    StoredFolds,
+    labels_digest,
+    protocol_folds,
+    read_folds,
+    write_folds,
+)
+from d2ace.data.load import load
+from d2ace.data.npz import save
+from d2ace.data.prepare import Prepared, Report, prepare
+from d2ace.data.scaling import Scaler
+from d2ace.data.statistics import describe
+from d2ace.data.stratify import balance_error, fold_numbers, folds, validation_split
+from d2ace.data.synthetic import make_multilabel
+
+__all__ = [
+    "AnnotatedData",
+    "DataError",
+    "DataWarning",
+    "MultiLabelData",
+    "Prepared",
+    "Report",
+    "Scaler",
+    "StoredFolds",
+    "UnknownDataError",
+    "balance_error",
+    "describe",
+    "fetch",
+    "fold_numbers",
+    "folds",
+    "labels_digest",
+    "load",
+    "load_digits",
+    "make_multilabel",
+    "prepare",
+    "protocol_folds",
+    "read_folds",
+    "save",
+    "validation_split",
+    "write_folds",
+]

@@ -1,0 +1,60 @@
+"""What every reader returns: one immutable multi-label dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+
+class DataError(ValueError):
+    """A file or a table that cannot be used; one sentence that says what, where and what to do."""
+
+
+class UnknownDataError(DataError):
+    """A name, path or option that does not exist: what was asked for is wrong, not the data."""
+
+
+class DataWarning(UserWarning):
+    """The data is usable, but has a property that its user should know."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MultiLabelData:
+    """Features, labels and their names.
+
+    ``X`` is float32, a dense array or CSR; ``Y`` is 0/1, CSR or a dense uint8 array.
+    """
+
+    name: str
+    X: np.ndarray[Any, np.dtype[np.float32]] | sp.csr_matrix
+    Y: np.ndarray[Any, np.dtype[np.uint8]] | sp.csr_matrix
+    feature_names: tuple[str, ...]
+    label_names: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return int(self.X.shape[1])
+
+    @property
+    def q(self) -> int:
+        """Number of labels."""
+        return int(self.Y.shape[1])
+
+    @property
+    def cardinality(self) -> float:
+        """Mean number of labels per row."""
+        return float(self.Y.sum(dtype=np.int64)) / self.n if self.n else 0.0
+
+    def __repr__(self) -> str:
+        """Name, sizes and storage on one line."""
+        storage = "sparse" if sp.issparse(self.X) else "dense"
+        return f"MultiLabelData({self.name!r}, n={self.n}, d={self.d}, q={self.q}, X {storage})"

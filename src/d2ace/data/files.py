@@ -1,0 +1,114 @@
+"""Bytes of a file that nobody vouches for: plain, gzip or bzip2, within limits."""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import io
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from d2ace.data.container import DataError, UnknownDataError
+
+MAX_BYTES = 4 << 30
+"""Largest file, after decompression, that a text reader takes."""
+MAX_CELLS = 1 << 28
+"""Largest dense table that a reader makes out of a smaller file (1 GiB as float32)."""
+MAX_COLUMNS = 2_000_000
+"""Largest number of columns that a file may imply by naming one high index."""
+
+_FREE_BYTES = 64 << 20  # below this size any ratio is harmless
+_MAX_RATIO = 200  # text shrinks 3 to 180 times in the known datasets; a bomb 1,000 times and more
+
+
+def fault(path: str | os.PathLike[str], line: int | None, message: str) -> DataError:
+    """A ``DataError`` that starts with the place."""
+    place = f"{path}, line {line}" if line is not None else f"{path}"
+    return DataError(f"{place}: {message}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file and its bytes as they lie on the disk."""
+
+    path: Path
+    stored: bytes
+
+    @classmethod
+    def read(cls, path: Path) -> Source:
+        """The file at ``path``."""
+        return cls(path, stored_bytes(path))
+
+    def expanded(self) -> bytes:
+        """The bytes, decompressed if the name says so."""
+        return expand(self.path, self.stored)
+
+
+def stored_bytes(path: Path) -> bytes:
+    """The file as it lies on the disk."""
+    try:
+        size = path.stat().st_size
+        if path.is_dir():
+            raise UnknownDataError(f"{path}: is a directory; give the data file inside it")
+        if not path.is_file():
+            raise DataError(f"{path}: is not a regular file; give a data file")
+        if size > MAX_BYTES:
+            raise DataError(f"{path}: has {size} bytes, more than the {MAX_BYTES} that are read")
+        if size == 0:
+            raise DataError(f"{path}: is empty; fetch or copy it again")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise UnknownDataError(f"{path}: no such file; check the path") from None
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        if isinstance(error, DataError):
+            raise
+        if isinstance(error, ValueError) or error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise UnknownDataError(f"{str(path)!r}: is not a usable path") from None
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def expand(path: Path, stored: bytes) -> bytes:
+    """``stored``, decompressed if the file's name ends in ``.gz`` or ``.bz2``."""
+    suffix = path.suffix.lower()
+    raw = io.BytesIO(stored)
+    if suffix == ".gz":
+        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+    elif suffix == ".bz2":
+        stream = cast("IO[bytes]", bz2.BZ2File(raw))
+    else:
+        return stored
+    pieces, total = [], 0
+    try:
+        while piece := stream.read(1 << 20):
+            pieces.append(piece)
+            total += len(piece)
+            if total > MAX_BYTES or (total > _FREE_BYTES and total > _MAX_RATIO * raw.tell()):
+                raise DataError(
+                    f"{path}: its first {raw.tell()} bytes expand to {total >> 20} MiB, "
+                    "which no dataset does; if you trust it, decompress it yourself"
+                )
+    except (EOFError, zlib.error, OSError) as error:
+        raise DataError(
+            f"{path}: is truncated or not a {suffix} file ({error}); fetch or copy it again"
+        ) from None
+    if not total:
+        raise DataError(f"{path}: is empty after decompression; fetch or copy it again")
+    return b"".join(pieces)
+
+
+def stem(path: Path) -> str:
+    """The name without compression and format suffixes: ``yeast`` for ``yeast.arff.gz``."""
+    name = path.name
+    for suffix in (".gz", ".bz2"):
+        name = name[: -len(suffix)] if name.lower().endswith(suffix) else name
+    return Path(name).stem
+
+
+def format_of(path: Path) -> str:
+    """The suffix that names the format, compression aside, in lower case."""
+    suffix = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if suffix in (".gz", ".bz2") else suffix

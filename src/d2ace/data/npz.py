@@ -1,0 +1,162 @@
+"""NPZ archives of plain arrays: what `save` writes, and ``X`` / ``Y`` arrays of other people.
+
+Members are checked before anything is allocated, and nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import secrets
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from d2ace.data.container import DataError, MultiLabelData
+from d2ace.data.files import MAX_BYTES, Source, fault
+from d2ace.data.tables import as_data
+
+_FORMAT = "d2ace-1"
+_MAX_RATIO = 2000  # deflate reaches 1,032
+
+
+def save(data: MultiLabelData, path: str | os.PathLike[str]) -> None:
+    """Write ``data`` as an NPZ archive that `load` reads back exactly.
+
+    The file appears under its name only when it is complete. The name gets ``.npz`` if it lacks it.
+    """
+    target = Path(path)
+    if target.suffix.lower() != ".npz":
+        target = target.with_name(target.name + ".npz")
+    try:
+        write(target, data, {})
+    except OSError as error:
+        raise fault(target, None, f"cannot be written ({error.strerror}); check the path") from None
+
+
+def write(target: Path, data: MultiLabelData, remarks: dict[str, Any]) -> None:
+    """`save`, with ``remarks`` (anything JSON holds) kept beside the data."""
+    arrays: dict[str, Any] = {}
+    for key, table in (("X", data.X), ("Y", data.Y)):
+        if sp.issparse(table):
+            csr = sp.csr_matrix(table)
+            arrays |= {
+                f"{key}_{part}": getattr(csr, part) for part in ("data", "indices", "indptr")
+            }
+            arrays[f"{key}_shape"] = np.array(csr.shape, dtype=np.int64)
+        else:
+            arrays[key] = np.asarray(table)
+    meta = {
+        "format": _FORMAT,
+        "name": data.name,
+        "feature_names": list(data.feature_names),
+        "label_names": list(data.label_names),
+        "remarks": remarks,
+    }
+    arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+    try:
+        with temporary.open("xb") as stream:
+            np.savez(stream, **arrays)
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def read_npz(source: Source) -> MultiLabelData:
+    """The dataset in an NPZ archive."""
+    return read(source)[0]
+
+
+def read(source: Source) -> tuple[MultiLabelData, dict[str, Any]]:
+    """The dataset and the remarks kept beside it."""
+    path, arrays = source.path, _arrays(source)
+    if "meta" not in arrays:
+        return _foreign(path, arrays), {}
+    try:
+        meta = json.loads(arrays["meta"].tobytes().decode())
+        if meta["format"] != _FORMAT:
+            raise fault(path, None, f"has format {meta['format']!r}; this version reads {_FORMAT}")
+        tables = [_table(path, arrays, key) for key in ("X", "Y")]
+        names = [tuple(map(str, meta[key])) for key in ("feature_names", "label_names")]
+        name, remarks = str(meta["name"]), dict(meta["remarks"])
+    except (KeyError, TypeError, UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
+        raise fault(path, None, f"is damaged ({type(error).__name__}); write it again") from None
+    return as_data(path, name, *tables, *names), remarks
+
+
+def _foreign(path: Path, arrays: dict[str, Any]) -> MultiLabelData:
+    for key in ("X", "Y"):
+        if key not in arrays and f"{key}_data" not in arrays:
+            held = ", ".join(sorted(arrays)[:8]) or "nothing"
+            raise fault(path, None, f"has no array {key!r} (it holds {held}); save X and Y")
+    tables = [_table(path, arrays, key) for key in ("X", "Y")]
+    names = []
+    for key in ("feature_names", "label_names"):
+        listed = arrays.get(key)
+        names.append(None if listed is None else tuple(map(str, listed.ravel().tolist())))
+    return as_data(path, path.stem, *tables, *names)
+
+
+def _table(path: Path, arrays: dict[str, Any], key: str) -> Any:
+    if key in arrays:
+        return arrays[key]
+    data, indices, indptr = (arrays[f"{key}_{part}"] for part in ("data", "indices", "indptr"))
+    shape = tuple(arrays[f"{key}_shape"].ravel().tolist())
+    try:
+        table = sp.csr_matrix((data, indices, indptr), shape=shape)
+        table.check_format(full_check=True)
+    except (ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:
+        raise fault(path, None, f"holds a broken sparse table {key!r} ({error})") from None
+    return table
+
+
+def _arrays(source: Source) -> dict[str, Any]:
+    path = source.path
+    arrays = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(source.stored)) as archive:
+            members = archive.infolist()
+            size = sum(member.file_size for member in members)
+            if size > min(MAX_BYTES, (1 << 20) + _MAX_RATIO * len(source.stored)):
+                raise fault(path, None, f"claims to hold {size} bytes, which is too much")
+            for member in members:
+                if member.filename.endswith(".npy"):
+                    with archive.open(member) as stream:
+                        key = member.filename[:-4]
+                        arrays[key] = _array(path, key, stream, member.file_size)
+    except DataError:
+        raise
+    except (
+        zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError,
+        ValueError, SyntaxError, KeyError, TypeError,
+    ) as error:  # fmt: skip
+        raise fault(path, None, f"is damaged or not an NPZ archive ({error})") from None
+    return arrays
+
+
+def _array(path: Path, key: str, stream: IO[bytes], size: int) -> Any:
+    """One member: the declared size must be the real one before memory is taken for it."""
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    else:
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
+    if dtype.hasobject:
+        raise fault(path, None, f"array {key!r} holds Python objects, which are never loaded")
+    count = 1
+    for length in shape:
+        count *= int(length)
+    if min(shape, default=1) < 0 or count * dtype.itemsize > size:
+        raise fault(path, None, f"array {key!r} declares {count} cells, more than the file holds")
+    content = stream.read()
+    if len(content) != count * dtype.itemsize:
+        raise fault(path, None, f"array {key!r} is cut short; write the file again")
+    flat = np.frombuffer(bytearray(content), dtype=dtype)
+    return flat.reshape(shape, order="F" if fortran else "C")

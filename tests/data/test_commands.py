@@ -1,0 +1,237 @@
+"""The command line as people use it: real processes, their words and their exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from loopback import Server
+
+LABELLED = "@relation r\n@attribute x numeric\n@attribute l {0,1}\n@data\n1,1\n?,0\n3,1\n"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("D2ACE_")}
+    return kept | {"D2ACE_CACHE": str(tmp_path / "cache"), "COLUMNS": "80", "NO_COLOR": "1"}
+
+
+def d2ace(environment: dict[str, str], *words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "d2ace", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def sentence(done: subprocess.CompletedProcess[str], code: int) -> str:
+    """The one line of an error."""
+    assert done.returncode == code, done
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("d2ace: ")
+    return line
+
+
+def test_list(environment: dict[str, str]) -> None:
+    done = d2ace(environment, "data", "list")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == [
+        "name",
+        "domain",
+        "n",
+        "d",
+        "q",
+        "card",
+        "here",
+        "in",
+        "the",
+        "paper",
+    ]
+    assert any(
+        line.split()[:6] == ["yeast", "biology", "2417", "103", "14", "4.237"] for line in lines
+    )
+    rows = json.loads(d2ace(environment, "data", "list", "--json").stdout)
+    assert len(rows) == 19
+    assert sum(row["paper"] is not None for row in rows) == 13
+    assert not any(row["here"] for row in rows)
+
+
+def test_info_by_name(environment: dict[str, str], data_root: Path) -> None:
+    environment["D2ACE_DATA"] = str(data_root)
+    done = d2ace(environment, "data", "info", "rcv1subset2")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for words in (
+        "known defects",
+        "starts 12 columns too early",
+        "the paper keeps the 2%",
+        "JMLR 5",
+    ):
+        assert words in done.stdout
+    assert "distinct label sets" in done.stdout
+    facts = json.loads(d2ace(environment, "data", "info", "birds", "--json").stdout)
+    assert (facts["n"], facts["d"], facts["q"]) == (645, 260, 19)
+    statistics = facts["statistics"]
+    assert statistics["cardinality"] == pytest.approx(1.014, abs=1e-3)
+    assert statistics["rows_without_labels"] == pytest.approx(294 / 645)
+    for key in ("density", "distinct_label_sets", "mean_imbalance_ratio", "scumble"):
+        assert statistics[key] > 0
+    assert "294 of the 645 rows have no label." in facts["defects"]
+
+
+def test_info_by_path(environment: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "own.arff"
+    path.write_text(LABELLED)
+    done = d2ace(environment, "data", "info", path, "--labels", 1)
+    assert done.returncode == 0, done.stderr
+    assert "filled 1 missing values" in done.stdout
+    assert done.stderr == ""
+    facts = json.loads(d2ace(environment, "data", "info", path, "--labels", 1, "--json").stdout)
+    assert (facts["name"], facts["n"], facts["d"], facts["q"]) == ("own", 3, 1, 1)
+    assert "citation" not in facts
+
+
+def test_info_of_what_is_not_here(environment: dict[str, str]) -> None:
+    done = d2ace(environment, "data", "info", "mediamill")
+    assert done.returncode == 0, done.stderr
+    assert "run: d2ace data fetch mediamill" in done.stdout
+    assert (
+        json.loads(d2ace(environment, "data", "info", "mediamill", "--json").stdout)["statistics"]
+        is None
+    )
+
+
+def test_info_of_the_embedded_dataset(environment: dict[str, str]) -> None:
+    facts = json.loads(d2ace(environment, "data", "info", "digits", "--json").stdout)
+    assert (facts["name"], facts["q"]) == ("digits", 10)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            ("data", "info", "yeest"),
+            "no dataset and no file is called 'yeest'; did you mean 'yeast'?",
+        ),
+        (("data", "info", "absent.arff"), "absent.arff: no such file; check the path"),
+        (("data", "info", "."), "is a directory"),
+        (("data", "info"), "Missing argument 'NAME_OR_PATH'"),
+        (("data", "infos", "x"), "No such command 'infos'"),
+        (("data", "info", "yeast", "--lables", "3"), "No such option"),
+        (("data", "info", "yeast", "--labels", "x"), "Invalid value for '--labels'"),
+        (("data", "fetch"), "give the names of the datasets to fetch, or --all"),
+        (("data", "fetch", "yeest"), "did you mean 'yeast'?"),
+        (("data", "fetch", "digits"), "comes with the package"),
+        (("nonsense",), "No such command 'nonsense'"),
+    ],
+)
+def test_what_was_typed_wrong(
+    environment: dict[str, str], words: tuple[str, ...], expected: str
+) -> None:
+    assert expected in sentence(d2ace(environment, *words), 2)
+
+
+def test_what_failed(environment: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "bad.arff"
+    path.write_text(LABELLED + "4\n")
+    line = sentence(d2ace(environment, "data", "info", path, "--labels", 1), 1)
+    assert line == f"d2ace: {path}, line 8: has 1 values for 2 attributes; correct the row"
+    traced = d2ace(environment, "data", "info", path, "--labels", 1, "--debug")
+    assert traced.returncode == 1
+    assert "Traceback (most recent call last)" in traced.stderr
+    assert "cannot be fetched" in sentence(d2ace(environment, "data", "fetch", "rcv1subset1"), 1)
+
+
+def test_fetch_offline_and_from_a_mirror(
+    environment: dict[str, str], data_root: Path, tmp_path: Path
+) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        environment["D2ACE_MIRROR"] = f"http://127.0.0.1:{held.getsockname()[1]}"
+        line = sentence(d2ace(environment, "data", "fetch", "flags", "--retries", 1), 1)
+    assert "cannot be reached" in line
+    assert "are you online?" in line
+    server = Server()
+    try:
+        for name in ("flags.arff", "flags.xml"):
+            server.replies[f"/flags/{name}"] = [(data_root / "flags" / name).read_bytes()]
+        environment["D2ACE_MIRROR"] = server.url
+        done = d2ace(environment, "data", "fetch", "flags")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == f"flags: {tmp_path / 'cache' / 'datasets' / 'flags'}\n"
+        several = d2ace(environment, "data", "fetch", "flags", "emotions", "--retries", 1)
+        assert several.returncode == 1
+        assert several.stdout.startswith("flags: ")
+        assert "answered 404" in several.stderr
+        assert "1 of 2 datasets could not be fetched" in several.stderr
+    finally:
+        server.close()
+    facts = json.loads(d2ace(environment, "data", "info", "flags", "--json").stdout)
+    assert facts["n"] == 194
+
+
+def test_help_is_shown_without_words(environment: dict[str, str]) -> None:
+    done = d2ace(environment)
+    assert "Usage: d2ace" in done.stdout
+    assert done.stderr == ""
+    for words in (("--help",), ("data", "--help"), ("data", "fetch", "--help")):
+        assert d2ace(environment, *words).returncode == 0
+
+
+BLOCKED = """
+import sys
+for name in {blocked!r}:
+    sys.modules[name] = None
+from d2ace.cli import main
+main({words!r})
+"""
+
+
+@pytest.mark.parametrize(
+    ("blocked", "words", "needs"),
+    [
+        (["typer"], ["data", "list"], "the command line needs typer"),
+        (["rich"], ["data", "list"], "the command line needs rich"),
+        (["pooch"], ["data", "fetch", "yeast"], "fetching needs pooch"),
+    ],
+)
+def test_missing_packages(
+    environment: dict[str, str], blocked: list[str], words: list[str], needs: str
+) -> None:
+    code = BLOCKED.format(blocked=blocked, words=words)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+    )
+    line = sentence(done, 1)
+    assert needs in line
+    assert 'pip install "d2ace[bench]"' in line
+
+
+def test_reading_a_label_list_without_defusedxml(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "own.arff").write_text(LABELLED)
+    (tmp_path / "own.xml").write_text('<labels><label name="l"/></labels>')
+    code = BLOCKED.format(
+        blocked=["defusedxml"], words=["data", "info", str(tmp_path / "own.arff")]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+    )
+    assert 'pip install "d2ace[bench]"' in sentence(done, 1)
+
+
+def test_importing_the_package_stays_light(environment: dict[str, str]) -> None:
+    code = (
+        "import sys, d2ace.data\n"
+        "heavy = {'pooch', 'requests', 'typer', 'rich', 'defusedxml', 'sklearn', 'pandas'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stdout.strip() == "[]"

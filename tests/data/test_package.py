@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import doctest
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import d2ace.data
+
+
+def test_every_public_name_is_there() -> None:
+    assert sorted(d2ace.data.__all__) == d2ace.data.__all__
+    for name in d2ace.data.__all__:
+        assert callable(getattr(d2ace.data, name)), name
+
+
+def test_import_is_light() -> None:
+    code = "import sys, d2ace.data; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {
+        *("torch", "torchvision", "sklearn", "pandas", "matplotlib", "joblib"),
+        *("pooch", "requests", "urllib3", "rich", "typer", "defusedxml", "iterstrat", "arff"),
+    }
+    assert not heavy & set(said.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["", ".prepare", ".stratify", ".synthetic"])
+def test_examples_in_docstrings(module: str) -> None:
+    code = importlib.import_module("d2ace.data" + module)
+    found = doctest.testmod(code, optionflags=doctest.ELLIPSIS)
+    assert found.attempted
+    assert not found.failed
