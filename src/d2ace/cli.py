@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _application(typer: Any) -> Any:
     from d2ace.data.commands import app as data
+    from d2ace.selectors.commands import methods
 
     app = typer.Typer(
         name="d2ace",
@@ -68,6 +69,7 @@ def _application(typer: Any) -> Any:
     def root() -> None:
         """Batch selection for deep multi-label learning."""
 
+    app.command()(methods)
     app.add_typer(data, name="data")
     return app
 

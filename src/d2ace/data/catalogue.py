@@ -16,11 +16,6 @@ from d2ace.data.cache import cache_dir
 from d2ace.data.container import DataError, UnknownDataError
 from d2ace.data.labels import suggest
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 EMBEDDED = "digits"
 """The one dataset that comes with the package itself."""
 
@@ -77,7 +72,21 @@ class Dataset:
 def catalogue() -> Mapping[str, Dataset]:
     """All entries by name."""
     text = resources.files("d2ace.data").joinpath("catalogue.toml").read_text(encoding="utf-8")
-    return MappingProxyType({name: _entry(name, raw) for name, raw in tomllib.loads(text).items()})
+    entries = _parse(text)
+    return MappingProxyType({name: _entry(name, raw) for name, raw in entries.items()})
+
+
+def _parse(text: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        try:
+            import tomli as tomllib
+        except ImportError:
+            raise DataError(
+                'the catalogue needs tomli on Python 3.10; run: pip install "d2ace[bench]"'
+            ) from None
+    return tomllib.loads(text)
 
 
 def _entry(name: str, raw: dict[str, Any]) -> Dataset:
