@@ -221,6 +221,18 @@ def test_the_buffer_is_small():
     assert staging._PAIRS * 4 <= 2**20
 
 
+def test_a_batch_is_fetched_at_once_where_the_dataset_can():
+    class Batched(list):
+        def __getitems__(self, indices):
+            return [f"{len(indices)} at once: {self[index]}" for index in indices]
+
+    assert d2ace.IndexedDataset(Batched("abc")).__getitems__([2, 0]) == [
+        (2, "2 at once: c"),
+        (0, "2 at once: a"),
+    ]
+    assert d2ace.IndexedDataset(["a", "b"]).__getitems__([1]) == [(1, "b")]
+
+
 def test_an_item_of_any_kind_is_indexed():
     assert d2ace.IndexedDataset([("x", "y")])[0] == (0, "x", "y")
     assert d2ace.IndexedDataset([{"a": 1}])[0] == (0, {"a": 1})

@@ -288,9 +288,8 @@ class Selector(Sampler[list[int]]):
                 )
         progress = Progress(len(self))
         progress.load_state_dict(state["progress"])
-        self._progress, self._staging, self._memory = progress, None, None
-        self._dense_labels = None
-        self.memory.load_state_dict(state["memory"])
+        self._progress, self._staging, self._dense_labels = progress, None, None
+        self.memory.to(self._home).load_state_dict(state["memory"])
         self.seed, self.learning_rate = int(state["seed"]), float(state["learning_rate"])
         drawn = state["drawn"]
         self._drawn = None if drawn is None else drawn.detach().clone().to(self._home)

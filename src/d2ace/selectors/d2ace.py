@@ -109,6 +109,7 @@ class D2ACE(QuantisedSelector):
         else:
             self.hardness_loss = inputs.choice("hardness_loss", hardness_loss, ("bce", "prob"))
         self._around = self._neighborhood(neighbors)
+        self.features = None  # they have served to find neighbours
         self._local: LocalCorrelation | None = None
 
     def _span(self, given: Any, *, scaled: bool) -> tuple[float, float]:

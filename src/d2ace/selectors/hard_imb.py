@@ -55,6 +55,7 @@ class HardImb(QuantisedSelector):
             k = inputs.whole_number("neighbors", neighbors, 0)
             none = torch.empty(self.n, 0, dtype=torch.int64)
             around = none if self.features is None else nearest(self.features, k)
+        self.features = None  # they have served to find neighbours
         self._imbalance = torch.from_numpy(local_imbalance(self.labels, around))
 
     def make_memory(self) -> Memory:
