@@ -49,7 +49,7 @@ def successive(p: np.ndarray, size: int) -> dict[tuple[int, ...], float]:
     return result
 
 
-@pytest.mark.parametrize(("n", "size"), [(6, 2), (4, 2), (5, 3), (3, 3)])
+@pytest.mark.parametrize(("n", "size"), [(6, 2), (4, 2), (7, 3), (5, 3), (3, 3)])
 def test_ordered_draws_follow_successive_sampling(n, size):
     # sizes up to n/2 are drawn by rejection, larger ones by keys: one law
     p = distribution("linear", n)

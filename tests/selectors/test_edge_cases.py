@@ -288,6 +288,12 @@ def test_balance_thins_out_and_weights_up_over_an_epoch():
     assert float(capped.loss_weight(range(40)).max()) == 2.0
 
 
+def test_exact_multiples_stay_in_their_bin():
+    # (1 - 0.7) * 10 is 3.0000000000000004 in floating point, but its index is 3
+    w = torch.tensor([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0], dtype=torch.float64)
+    assert probability.quantisation_index(w).tolist() == [10, 9, 8, 7, 6, 5, 4, 3, 2, 0]
+
+
 def test_quantisation_bounds_hold():
     for s in (1.0, 8.0, 100.0):
         p = probability.quantised(torch.from_numpy(RNG.random(50)), s)
