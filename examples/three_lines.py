@@ -78,7 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Random against D2ACE on pasted digits.")
     parser.add_argument("--quick", action="store_true", help="a few epochs only, to see it run")
     arguments = parser.parse_args()
-    seeds, epochs, rows = (range(1), 6, 300) if arguments.quick else (range(3), 40, 1500)
+    seeds, epochs, rows = (range(1), 6, 300) if arguments.quick else (range(3), 30, 1500)
     data = [*canvases(rows, seed=0), *canvases(1000, seed=1)]
     print(f"{rows} canvases, {epochs} epochs, test mAP after training, seeds {list(seeds)}\n")
     for method in ("random", "d2ace"):
