@@ -2,9 +2,10 @@
 
 from .active import Active
 from .balance import Balance
-from .base import FlatSampler, Selector
+from .base import Selector
 from .d2ace import D2ACE
 from .dihcl import DIHCL
+from .flat import FlatSampler
 from .hard_imb import HardImb
 from .history import Memory
 from .ml_unc import MLUnc

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from . import inputs
+from .context import apart
 from .quantised import QuantisedOptions, QuantisedSelector
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Balance(QuantisedSelector):
         weight = np.divide(self.target, share, out=np.zeros(self.q), where=share > 0)
         return {"imbalance": torch.from_numpy(weight).to(self._home)}
 
-    @torch.no_grad()
+    @apart
     def loss_weight(self, index: Any) -> Tensor | None:
         epoch = self._progress.drawn_epoch
         if self.mode == "sample" or not self.masks or epoch <= self.warmup:

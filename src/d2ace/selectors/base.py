@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from . import drawing, inputs, probability
+from .context import apart
+from .flat import FlatSampler
 from .history import Memory
 from .progress import Progress
 from .staging import Staging
@@ -197,6 +199,7 @@ class Selector(Sampler[list[int]]):
         """The same epochs row by row, for frameworks that only offer a ``sampler=`` slot."""
         return FlatSampler(self)
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def observe(self, index: Any, *, logits: Any = None, probs: Any = None) -> None:
         """Tell the predictions [b, q] for rows ``index`` [b], once per trained batch.
@@ -220,6 +223,7 @@ class Selector(Sampler[list[int]]):
         if self.predictions == "train":
             self._progress.observed(rows if isinstance(rows, Tensor) else rows.array)
 
+    @apart
     def loss_weight(self, index: Any) -> Tensor | None:
         """Weights to multiply the batch's [b, q] loss with, or None: call once per batch."""
         if not self.importance_weighting or self._drawn is None:
@@ -228,7 +232,7 @@ class Selector(Sampler[list[int]]):
         return (1.0 / (self.n * self._drawn[rows])).to(self.dtype).unsqueeze(1)
 
     @property
-    @torch.no_grad()
+    @apart
     def probabilities(self) -> Tensor:
         """P [n], float64: what the next drawn epoch uses, as of what was observed so far."""
         epoch = self._progress.upcoming
@@ -237,14 +241,14 @@ class Selector(Sampler[list[int]]):
         return self._checked_distribution(epoch)
 
     @property
-    @torch.no_grad()
+    @apart
     def weights(self) -> dict[str, Tensor]:
         """The named instance weights [n] behind :attr:`probabilities`, float64."""
         self._settle()
         return {name: w.to(torch.float64) for name, w in self.instance_weights().items()}
 
     @property
-    @torch.no_grad()
+    @apart
     def label_weights(self) -> dict[str, Tensor]:
         """The named label weights [q] in force, where the method has them, float64."""
         self._settle()
@@ -252,6 +256,7 @@ class Selector(Sampler[list[int]]):
 
     # Saving and resuming --------------------------------------------------------------------
 
+    @apart
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on with the very same batches: tensors and plain values."""
         self._settle()
@@ -267,6 +272,7 @@ class Selector(Sampler[list[int]]):
             "extra": self.extra_state(),
         }
 
+    @apart
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where :meth:`state_dict` was taken; a state that does not fit is refused."""
         missing = _STATE_KEYS - set(state)
@@ -326,7 +332,7 @@ class Selector(Sampler[list[int]]):
                 self.device or device,
                 self.dtype,
                 advance=self.update,
-                stand_in=lambda index, probs: self.memory.last_known(index, probs),
+                stand_in=self._last_known,
                 gather=self.merges_updates,
                 learns=type(self).update is not Selector.update,
                 skip_invalid=self.on_invalid == "skip",
@@ -337,6 +343,10 @@ class Selector(Sampler[list[int]]):
                 self._drawn = self._drawn.to(self._home)
             self._dense_labels = None
         return self._staging
+
+    def _last_known(self, index: Tensor, probs: Tensor) -> Tensor:
+        known: Tensor = self.memory.last_known(index, probs)
+        return known
 
     def _settle(self) -> None:
         """Bring everything observed into the memory."""
@@ -364,7 +374,7 @@ class Selector(Sampler[list[int]]):
     def _is_selective(self, epoch: int) -> bool:
         return epoch > self.warmup
 
-    @torch.no_grad()
+    @apart
     def _checked_distribution(self, epoch: int) -> Tensor:
         self._settle()
         p = self.distribution(epoch).to(torch.float64)
@@ -394,29 +404,6 @@ class Selector(Sampler[list[int]]):
             f"{type(self).__name__}(n={self.n}, q={self.q}, batch_size={self.batch_size}, "
             f"epoch={self.epoch} of {self.epochs}, preset={self.preset!r})"
         )
-
-
-class FlatSampler(Sampler[int]):
-    """A selector's epochs as single rows; a loader of the same batch size cuts the same batches."""
-
-    def __init__(self, selector: Selector) -> None:
-        self.selector = selector
-
-    def __iter__(self) -> Iterator[int]:
-        for batch in self.selector:
-            yield from batch
-
-    def __len__(self) -> int:
-        return self.selector.rows_per_epoch
-
-    def set_epoch(self, epoch: int) -> None:
-        self.selector.set_epoch(epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        return self.selector.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.selector.load_state_dict(state)
 
 
 def _form(value: Tensor | None) -> str:

@@ -50,6 +50,20 @@ def half_precision_and_graphs_are_welcome(cls: type[Selector], **options: Any) -
 
 
 @check
+def inference_mode_and_autocast_leave_no_trace(cls: type[Selector], **options: Any) -> None:
+    selector, twin = make(cls, options), make(cls, options)
+    for epoch in range(1, WARMUP + 3):
+        logits = logits_of(epoch)
+        with torch.inference_mode(epoch % 2 == 1), torch.autocast("cpu", torch.bfloat16):
+            for batch, same_batch in zip(selector, steps(twin), strict=True):
+                assert batch == same_batch, f"epoch {epoch}"
+                selector.loss_weight(batch)
+                selector.observe(batch, logits=logits[batch])
+                selector.state_dict()
+    assert torch.equal(selector.probabilities, twin.probabilities)
+
+
+@check
 def rows_not_observed_do_not_change(cls: type[Selector], **options: Any) -> None:
     selector = trained(cls, options)
     before = selector.state_dict()["memory"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from torch.utils.data import DataLoader, TensorDataset
@@ -129,3 +130,17 @@ def a_foreign_state_is_refused(cls: type[Selector], **options: Any) -> None:
     for state in (other, broken, {"weights": 1}):
         refusal(lambda s=state: selector.load_state_dict(s))  # type: ignore[misc]
         assert same(selector.state_dict(), before), "a refused state changed the selector"
+
+
+@check
+def a_copy_goes_its_own_way(cls: type[Selector], **options: Any) -> None:
+    selector = trained(cls, options)
+    rows = list(range(N))
+    selector.observe(rows, logits=logits_of(70))  # not yet processed, where batches are gathered
+    twin = copy.deepcopy(selector)
+    before = selector.state_dict()
+    assert same(twin.state_dict(), before), "a deep copy has another state"
+    train(twin, 2)
+    assert same(selector.state_dict(), before), "training a copy changed the original"
+    copied = [list(steps(copy.deepcopy(selector))), list(steps(selector))]
+    assert copied[0] == copied[1], "a deep copy draws other batches"

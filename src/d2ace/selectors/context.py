@@ -1,0 +1,32 @@
+"""The selector's own surroundings: no gradients, no inference mode, no autocast."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import torch
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def apart(method: Function) -> Function:
+    """Run ``method`` outside the caller's gradients, inference mode and autocast.
+
+    Tensors made in inference mode could not be updated outside it, and autocast would compute
+    weights in half precision.
+    """
+
+    @functools.wraps(method)
+    def run(self: Any, *arguments: Any, **options: Any) -> Any:
+        device = self._home.type
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.no_grad())
+            if torch.amp.is_autocast_available(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+            return method(self, *arguments, **options)
+
+    return cast("Function", run)
