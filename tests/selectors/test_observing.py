@@ -193,7 +193,7 @@ class TestAccelerator:
     )
     def test_faulty_rows_are_reported_later(self, selector, rows, message):
         stage = selector._staging
-        stage._process(stage._check_rows(torch.tensor(rows)), torch.zeros(2, 3), True, False)
+        stage.add(torch.tensor(rows), torch.zeros(2, 3), are_logits=True)
         with pytest.raises(ValueError, match=message):
             selector.state_dict()
 

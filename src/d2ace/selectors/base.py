@@ -19,6 +19,7 @@ from .staging import Staging
 
 _STATE_KEYS = {
     "method",
+    "preset",
     "shape",
     "batch_size",
     "seed",
@@ -115,7 +116,7 @@ class Selector(Sampler[list[int]]):
         self.importance_weighting = bool(importance_weighting)
         self.on_invalid = inputs.choice("on_invalid", on_invalid, ("error", "skip"))
         self.predictions = inputs.choice("predictions", predictions, ("train", "full_pass"))
-        self.device = None if device is None else torch.device(device)
+        self.device = None if device is None else inputs.torch_device(device)
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}.")
         self.dtype = dtype
@@ -209,9 +210,12 @@ class Selector(Sampler[list[int]]):
         the next epoch starts.
         """
         values, are_logits = inputs.predictions(logits, probs)
-        rows: inputs.Rows | Tensor = index
-        if self.replacement or not (isinstance(index, Tensor) and index.device.type != "cpu"):
+        home = self._staging.device if self._staging else self.device or values.device
+        rows: inputs.Rows | Tensor
+        if self.replacement or "cpu" in (home.type, _device_type(index)):
             rows = inputs.host_rows(index, self.n, unique=not self.replacement)
+        else:
+            rows = inputs.device_rows(index)
         count = len(index)
         if values.shape != (count, self.q):
             raise ValueError(
@@ -229,7 +233,8 @@ class Selector(Sampler[list[int]]):
         if not self.importance_weighting or self._drawn is None:
             return None
         rows = self._rows_on(self._drawn.device, index)
-        return (1.0 / (self.n * self._drawn[rows])).to(self.dtype).unsqueeze(1)
+        weight = 1.0 / (self.n * self._drawn.index_select(0, rows))
+        return weight.to(self.dtype).unsqueeze(1)
 
     @property
     @apart
@@ -245,14 +250,16 @@ class Selector(Sampler[list[int]]):
     def weights(self) -> dict[str, Tensor]:
         """The named instance weights [n] behind :attr:`probabilities`, float64."""
         self._settle()
-        return {name: w.to(torch.float64) for name, w in self.instance_weights().items()}
+        weights = self.instance_weights()
+        return {name: value.to(torch.float64, copy=True) for name, value in weights.items()}
 
     @property
     @apart
     def label_weights(self) -> dict[str, Tensor]:
         """The named label weights [q] in force, where the method has them, float64."""
         self._settle()
-        return {name: w.to(torch.float64) for name, w in self.label_importance().items()}
+        weights = self.label_importance()
+        return {name: value.to(torch.float64, copy=True) for name, value in weights.items()}
 
     # Saving and resuming --------------------------------------------------------------------
 
@@ -262,6 +269,7 @@ class Selector(Sampler[list[int]]):
         self._settle()
         return {
             "method": self.name,
+            "preset": self.preset,
             "shape": [self.n, self.q],
             "batch_size": self.batch_size,
             "seed": self.seed,
@@ -275,10 +283,15 @@ class Selector(Sampler[list[int]]):
     @apart
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where :meth:`state_dict` was taken; a state that does not fit is refused."""
-        missing = _STATE_KEYS - set(state)
+        missing = _STATE_KEYS - set(state) if isinstance(state, dict) else _STATE_KEYS
         if missing:
             raise ValueError(f"This is not a selector's state: it lacks {sorted(missing)}.")
-        mine = {"method": self.name, "shape": [self.n, self.q], "batch_size": self.batch_size}
+        mine = {
+            "method": self.name,
+            "preset": self.preset,
+            "shape": [self.n, self.q],
+            "batch_size": self.batch_size,
+        }
         for key, value in mine.items():
             if state[key] != value:
                 raise ValueError(
@@ -292,12 +305,16 @@ class Selector(Sampler[list[int]]):
                     f"The state's {key!r} does not fit this selector ({_form(saved)} against "
                     f"{_form(own)}); make it with the options the state was saved with."
                 )
+        drawn = state["drawn"]
+        if drawn is not None and drawn.shape != (self.n,):
+            raise ValueError(f"The state's probabilities have shape {tuple(drawn.shape)}.")
+        if state["extra"].keys() != self.extra_state().keys():
+            raise ValueError(f"The state's extra values {sorted(state['extra'])} do not fit.")
         progress = Progress(len(self))
         progress.load_state_dict(state["progress"])
         self._progress, self._staging, self._dense_labels = progress, None, None
         self.memory.to(self._home).load_state_dict(state["memory"])
         self.seed, self.learning_rate = int(state["seed"]), float(state["learning_rate"])
-        drawn = state["drawn"]
         self._drawn = None if drawn is None else drawn.detach().clone().to(self._home)
         self.load_extra_state(state["extra"])
 
@@ -366,8 +383,8 @@ class Selector(Sampler[list[int]]):
         return 1.0 / self.n if self._drawn is None else self._drawn.index_select(0, index)
 
     def _rows_on(self, device: torch.device, index: Any) -> Tensor:
-        if isinstance(index, Tensor) and index.device.type != "cpu":
-            return index.detach()
+        if _device_type(index) != "cpu":
+            return inputs.device_rows(index).to(device)
         rows = inputs.host_rows(index, self.n, unique=False).array
         return torch.from_numpy(rows.astype(np.int64)).to(device)
 
@@ -404,6 +421,10 @@ class Selector(Sampler[list[int]]):
             f"{type(self).__name__}(n={self.n}, q={self.q}, batch_size={self.batch_size}, "
             f"epoch={self.epoch} of {self.epochs}, preset={self.preset!r})"
         )
+
+
+def _device_type(index: Any) -> str:
+    return index.device.type if isinstance(index, Tensor) else "cpu"
 
 
 def _form(value: Tensor | None) -> str:

@@ -56,7 +56,7 @@ class LocalCorrelation:
         columns = labels.indices.astype(np.int64)
         by_column = np.argsort(columns, kind="stable")
         (flat,) = self._compact(rows * q + columns)
-        self.positives = Positives(flat, labels.indptr.tolist(), q)
+        self.positives = Positives(flat, labels.indptr, q)
         self.row_starts = self._tensor(labels.indptr[:-1])
         self.column_starts = self._tensor(np.searchsorted(columns[by_column], np.arange(q)))
         self.columns, self.by_column = self._compact(columns, by_column)
@@ -71,7 +71,7 @@ class LocalCorrelation:
             self._list_context(around, nearby, rows, columns)
         else:
             (self.around,) = self._compact(around.indices)
-            self.around_pointer = around.indptr.tolist()
+            self.around_pointer = around.indptr
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(self.device)
@@ -147,7 +147,7 @@ class LocalCorrelation:
         for rows in row_blocks(self.n, self.q, self.device):
             pointer = self.around_pointer[rows.start : rows.stop + 1]
             near = self.around[pointer[0] : pointer[-1]]
-            starts = torch.tensor(pointer[:-1], dtype=near.dtype, device=self.device) - pointer[0]
+            starts = torch.from_numpy(pointer[:-1] - pointer[0]).to(self.device, near.dtype)
             dense = gathered_sums(correlation, near, starts)
             sums.append(dense.view(-1)[self.positives.within(rows)])
         return torch.cat(sums)

@@ -143,7 +143,8 @@ class PredictionMoments(Memory):
 
     def last_known(self, index: Tensor, like: Tensor) -> Tensor:
         """The mean itself: it leaves mean and squares as they are."""
-        return self.mean.index_select(0, index)
+        unseen = (self.visits.index_select(0, index) == 0).unsqueeze(1)
+        return self.mean.index_select(0, index).masked_fill_(unseen, _UNSEEN)
 
     def update(self, index: Tensor, probs: Tensor) -> None:
         visits = self.visits.index_select(0, index) + 1

@@ -49,6 +49,16 @@ def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
     return value
 
 
+def torch_device(value: Any) -> torch.device:
+    """``value`` as a device."""
+    try:
+        return torch.device(value)
+    except (RuntimeError, TypeError):
+        raise ValueError(
+            f"device must name a device such as 'cpu' or 'cuda:0', got {value!r}."
+        ) from None
+
+
 def pair(name: str, value: Any) -> tuple[Any, Any]:
     """``value`` as a tuple of two."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
@@ -64,17 +74,30 @@ def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
     return torch.from_numpy(np.require(array, requirements=["C", "W"]))
 
 
+def as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """``value`` as an array, with the argument named where NumPy cannot make one of it."""
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError):
+        raise ValueError(f"{name} must be an array; its rows differ in length or kind.") from None
+
+
+def _csr(tensor: Tensor) -> sp.csr_array:
+    """A sparse tensor of any layout."""
+    coo = tensor.to_sparse_coo().coalesce()
+    rows, columns = coo.indices().numpy()
+    return sp.csr_array((coo.values().numpy(), (rows, columns)), shape=tuple(coo.shape))
+
+
 def label_matrix(labels: Labels) -> sp.csr_array:
     """``labels`` as an n x q CSR matrix of ones; a sparse input never becomes dense."""
     if isinstance(labels, Tensor):
-        if labels.layout != torch.strided:
-            labels = labels.detach().cpu().to_sparse_coo().coalesce()
-            rows, columns = labels.indices().numpy()
-            labels = sp.coo_array((labels.values().numpy(), (rows, columns)), tuple(labels.shape))
-        else:
-            labels = labels.detach().cpu().numpy()
+        labels = labels.detach().cpu()
+        labels = labels.float() if labels.is_floating_point() else labels
+        labels = labels.numpy() if labels.layout == torch.strided else _csr(labels)
     if not sp.issparse(labels):
-        labels = np.asarray(labels)
+        labels = as_array("labels", labels)
+        labels = labels.astype(np.float32) if labels.dtype == np.float16 else labels
     if labels.ndim != 2 or 0 in labels.shape:
         raise ValueError(
             f"labels must be a matrix [instances, labels] with at least one of each, "
@@ -82,7 +105,7 @@ def label_matrix(labels: Labels) -> sp.csr_array:
         )
     if labels.dtype.kind not in "biuf":
         raise TypeError(f"labels must be numbers 0 and 1, got dtype {labels.dtype}.")
-    matrix = sp.csr_array(labels)
+    matrix = sp.csr_array(labels, copy=True)  # what follows works in place
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     wrong = np.flatnonzero(matrix.data != 1)
@@ -100,16 +123,15 @@ def label_matrix(labels: Labels) -> sp.csr_array:
 def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
     """``features`` as a dense tensor (left on its device) or a float64 CSR matrix of n rows."""
     matrix: Any
-    if isinstance(features, Tensor) and features.layout == torch.strided:
+    if isinstance(features, Tensor):
+        if features.is_complex():
+            raise TypeError(f"features must be real numbers, got dtype {features.dtype}.")
         matrix = features.detach()
-    elif isinstance(features, Tensor):
-        coo = features.detach().cpu().to_sparse_coo().coalesce()
-        rows, columns = coo.indices().numpy()
-        matrix = sp.csr_array((coo.values().numpy(), (rows, columns)), shape=tuple(coo.shape))
+        matrix = matrix if matrix.layout == torch.strided else _csr(matrix.cpu())
     elif sp.issparse(features):
         matrix = sp.csr_array(features)
     else:
-        array = np.asarray(features)
+        array = as_array("features", features)
         if array.dtype.kind not in "biuf":
             raise TypeError(f"features must be numbers, got dtype {array.dtype}.")
         matrix = _tensor(array)
@@ -143,7 +165,7 @@ def host_rows(index: Any, n: int, *, unique: bool) -> Rows:
     """``index`` checked; a tensor, an array, a list or a range of row numbers."""
     if isinstance(index, Tensor):
         index = index.detach().cpu().numpy()
-    array = np.asarray(index)
+    array = as_array("index", index)
     if array.ndim != 1:
         raise ValueError(f"index must be one-dimensional, got shape {array.shape}.")
     if not array.size:
@@ -164,6 +186,15 @@ def host_rows(index: Any, n: int, *, unique: bool) -> Rows:
     return Rows(array, repeated)
 
 
+def device_rows(index: Tensor) -> Tensor:
+    """Rows that stay on an accelerator: what can be checked of them without reading them."""
+    if index.ndim != 1:
+        raise ValueError(f"index must be one-dimensional, got shape {tuple(index.shape)}.")
+    if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
+        raise TypeError(f"index must hold whole numbers, got dtype {index.dtype}.")
+    return index.detach()
+
+
 def predictions(logits: Any, probs: Any) -> tuple[Tensor, bool]:
     """The one of ``logits`` and ``probs`` that was given, detached, and whether it is logits."""
     if (logits is None) == (probs is None):
@@ -171,7 +202,9 @@ def predictions(logits: Any, probs: Any) -> tuple[Tensor, bool]:
         raise ValueError(f"observe needs exactly one of logits and probs, got {given}.")
     name, value = ("probs", probs) if logits is None else ("logits", logits)
     if not isinstance(value, Tensor):
-        value = _tensor(np.asarray(value))
+        value = _tensor(as_array(name, value))
+    if value.layout != torch.strided:
+        raise TypeError(f"{name} must be dense, got layout {value.layout}.")
     if not value.is_floating_point():
         raise TypeError(f"{name} must be floating point, got dtype {value.dtype}.")
     return value.detach(), probs is None

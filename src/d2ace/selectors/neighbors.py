@@ -9,6 +9,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from .inputs import as_array
+
 _BLOCK = 1 << 24  # distances held at once: 128 MiB in float64, whatever n is
 _GROUP = 32  # columns whose minimum stands for them in the first look
 _SPARE = 16  # candidates kept beyond k, re-measured without cancellation
@@ -113,7 +115,9 @@ class _Sparse:
 
 def neighbor_index(value: Any, n: int) -> Tensor:
     """A caller's own index array [n, K], checked."""
-    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    array = (
+        value.detach().cpu().numpy() if isinstance(value, Tensor) else as_array("neighbors", value)
+    )
     if array.ndim != 2 or array.shape[0] != n or array.dtype.kind not in "iu":
         raise ValueError(
             f"neighbors must be a whole number or an index array of shape [{n}, K], "

@@ -49,6 +49,8 @@ class Progress:
             self.upcoming = epoch
             self.running = self.resuming = False
             self._drawn, self._in_step = self.batches, False
+        elif self.running and not self.resuming:
+            self.upcoming = epoch  # whoever left the epoch in its middle starts it again
 
     def begin(self) -> None:
         """Enter the upcoming epoch."""
@@ -75,7 +77,7 @@ class Progress:
 
     def finish(self, epoch: int) -> None:
         if self.draws(epoch):
-            self.running = False
+            self.running, self.upcoming = False, epoch + 1
 
     def observed(self, rows: Any) -> None:
         """Match an observed batch with the drawn ones; any other batch ends the matching."""
@@ -102,6 +104,8 @@ class Progress:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state.keys() != self.state_dict().keys():
+            raise ValueError(f"The state's progress {sorted(state)} is not a selector's.")
         epoch, position = int(state["epoch"]), int(state["position"])
         if epoch < 1 or not 0 <= position < self.batches:
             raise ValueError(

@@ -7,8 +7,10 @@ lies in the history's workspace: use it before the next one is made.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,13 +42,13 @@ def binary_entropy(share: Tensor) -> Tensor:
 class Positives:
     """The places of the ones of Y in a flattened [n, q] matrix, block by block of rows."""
 
-    def __init__(self, flat: Tensor, row_pointer: Sequence[int], q: int) -> None:
+    def __init__(self, flat: Tensor, row_pointer: np.ndarray[Any, Any], q: int) -> None:
         self.flat = flat
         self.row_pointer = row_pointer
         self.q = q
 
     def within(self, rows: slice) -> Tensor:
-        first, last = self.row_pointer[rows.start], self.row_pointer[rows.stop]
+        first, last = int(self.row_pointer[rows.start]), int(self.row_pointer[rows.stop])
         return self.flat[first:last] - rows.start * self.q
 
 

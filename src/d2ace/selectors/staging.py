@@ -17,6 +17,7 @@ from torch import Tensor
 from .inputs import Rows
 
 _PAIRS = 1 << 17  # pairs processed together
+_SLACK = 1e-6  # by which rounding may carry a probability beyond 0 or 1
 _NOT_FINITE, _OUT_OF_RANGE, _REPEATED = 1, 2, 3  # faults noted on an accelerator
 
 
@@ -58,7 +59,9 @@ class Staging:
             return
         if isinstance(rows, Tensor):
             self.flush()
-            self._process(self._check_rows(rows), values, are_logits, marked)
+            inside = self._check_rows(rows)
+            values = values.masked_fill(~inside.unsqueeze(1), torch.nan)
+            self._process(rows.to(self.device).clamp(0, self.n - 1), values, are_logits, marked)
             return
         array = rows.array
         if rows.repeated:  # drawn with replacement: the first occurrence counts
@@ -118,10 +121,13 @@ class Staging:
     def _convert(self, values: Tensor, are_logits: bool, marked: bool) -> None:
         """Turn values into probabilities in place; what is no valid prediction becomes NaN."""
         if marked or not self.on_host:  # an accelerator is not asked whether there are any
-            invalid = ~values.isfinite() if are_logits else ~((values >= 0) & (values <= 1))
-            values.masked_fill_(invalid, torch.nan)
+            least, most = -_SLACK, 1 + _SLACK
+            valid = values.isfinite() if are_logits else (values >= least) & (values <= most)
+            values.masked_fill_(~valid, torch.nan)
         if are_logits:
             values.sigmoid_()
+        else:
+            values.clamp_(0.0, 1.0)
 
     def _advance(self, index: Tensor, probs: Tensor, marked: bool) -> None:
         if marked or not self.on_host:
@@ -135,10 +141,13 @@ class Staging:
         """Whether pairs must be passed over; raises where they may not be."""
         if not are_logits and values.numel():
             low, high = values.aminmax()
-            if low < 0 or high > 1:
-                instance, label, value = self._first((values < 0) | (values > 1), rows, values)
+            if low < -_SLACK or high > 1 + _SLACK:
+                if self.skip_invalid:
+                    return True
+                outside = (values < -_SLACK) | (values > 1 + _SLACK)
+                instance, label, value = self._first(outside, rows, values)
                 raise ValueError(
-                    f"probs holds {value:g} for instance {instance}, label {label}, but a "
+                    f"probs holds {value:.7g} for instance {instance}, label {label}, but a "
                     f"probability lies in [0, 1]; pass raw scores as logits."
                 )
         if math.isfinite(values.sum().item()):
@@ -158,7 +167,7 @@ class Staging:
         return instance, place % self.q, values.flatten()[place].item()
 
     def _check_rows(self, rows: Tensor) -> Tensor:
-        """Rows that stay on the accelerator: faults are noted there, nothing is read back."""
+        """Which rows exist; faults are noted on the accelerator, nothing is read back."""
         rows = rows.to(self.device, torch.int64)
         ordered = rows.sort().values
         outside = (rows < 0) | (rows >= self.n)
@@ -170,7 +179,7 @@ class Staging:
             if bad.numel():
                 at = bad.to(torch.int8).argmax()
                 self._keep(bad.any() * kind, _at(culprit, at), torch.zeros_like(at))
-        return rows.clamp(0, self.n - 1)
+        return ~outside
 
     def _note(self, invalid: Tensor, index: Tensor) -> None:
         at = invalid.flatten().to(torch.int8).argmax()

@@ -40,5 +40,6 @@ def check_selector(cls: type[Selector], **options: Any) -> None:
     for check in CHECKS:
         try:
             check(cls, **options)
-        except AssertionError as broken:
-            raise AssertionError(f"{cls.__name__} fails {check.__name__}: {broken}") from broken
+        except Exception as broken:
+            problem = str(broken) or type(broken).__name__
+            raise AssertionError(f"{cls.__name__} fails {check.__name__}: {problem}") from broken
