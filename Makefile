@@ -10,7 +10,7 @@ demo: $(READY)
 	$(BIN)/python examples/three_lines.py
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -319,3 +319,28 @@ def test_options_that_do_not_apply(tmp_path: Path) -> None:
         UnknownDataError, match="nominal='binary' is unknown; use ordinal or onehot"
     ):
         load(tmp_path / "set.svm", nominal="binary")  # type: ignore[arg-type]
+
+
+def test_a_file_that_holds_fewer_rows_than_it_declares(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.svm"
+    cut.write_text("1000 3 4\n0 0:1\n1,3 2:1\n")
+    with pytest.raises(DataError, match="declares 1000 rows but holds 2"):
+        load(cut)
+
+
+def test_parts_of_other_sizes_do_not_belong_together(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.svm", tmp_path / "other.svm"
+    one.write_text("1 3 4\n0 0:1\n")
+    other.write_text("1 9 9\n0 0:1\n")
+    with pytest.raises(DataError, match="declares other sizes"):
+        load([one, other])
+
+
+def test_the_mark_of_windows_editors_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "marked.arff"
+    text = "@relation r\n@attribute x numeric\n@attribute y {0,1}\n@data\n2,1\n"
+    path.write_text(text, encoding="utf-8-sig")
+    data = load(path, labels=np.int64(1))
+    assert (data.X.tolist(), data.Y.tolist()) == ([[2.0]], [[1]])
+    with pytest.raises(DataError, match=r"labels=1\.0 is neither"):
+        load(path, labels=1.0)  # type: ignore[arg-type]

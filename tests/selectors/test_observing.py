@@ -198,6 +198,61 @@ class TestAccelerator:
             selector.state_dict()
 
 
+class TestForeignArrays:
+    def test_sparse_labels_are_copied(self):
+        matrix = sp.csr_matrix((np.array([1, 0, 1], np.int8), [2, 1, 0], [0, 2, 3]), shape=(2, 3))
+        for part in (matrix.data, matrix.indices, matrix.indptr):
+            part.flags.writeable = False  # as joblib hands them to its workers
+        selector = d2ace.Active(matrix)
+        assert selector.labels.toarray().tolist() == [[0, 0, 1], [1, 0, 0]]
+        assert matrix.data.tolist() == [1, 0, 1]
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.bool, torch.int8])
+    def test_labels_of_any_dtype(self, dtype):
+        labels = torch.eye(4, 3)
+        assert np.array_equal(d2ace.Random(labels.to(dtype)).labels.toarray(), labels)
+        half = labels.numpy().astype(np.float16)
+        assert np.array_equal(d2ace.Random(half).labels.toarray(), labels)
+
+    @pytest.mark.parametrize(
+        ("arguments", "options", "message"),
+        [
+            (([[0, 1], [1]],), {}, "labels must be an array"),
+            (([[1], [0]], [[1.0], [1.0, 2.0]]), {}, "features must be an array"),
+            (([[1], [0]], torch.zeros(2, 1, dtype=torch.complex64)), {}, "real numbers"),
+            (([[1], [0]],), {"neighbors": [[1], [0, 1]]}, "neighbors must be an array"),
+            (([[1], [0]],), {"device": "gpu"}, "device must"),
+        ],
+    )
+    def test_what_numpy_cannot_take_is_named(self, arguments, options, message):
+        with pytest.raises((ValueError, TypeError), match=message):
+            d2ace.D2ACE(*arguments, **options)
+
+
+def test_weights_that_were_read_stay_as_they_were():
+    selector = d2ace.DIHCL(np.eye(6, 3, dtype=int), warmup=0)
+    before = selector.weights["hardness"]
+    kept = before.clone()
+    for value in (0.2, 0.9):
+        selector.observe(range(6), probs=np.full((6, 3), value))
+    assert torch.equal(before, kept)
+    assert not torch.equal(selector.weights["hardness"], kept)
+
+
+def test_rounding_beyond_a_probability_is_forgiven():
+    one, other = d2ace.D2ACE([[1], [0]]), d2ace.D2ACE([[1], [0]])
+    one.observe([0, 1], probs=torch.tensor([[1.0000001], [-1e-8]]))
+    other.observe([0, 1], probs=torch.tensor([[1.0], [0.0]]))
+    assert same_state(one, other)
+
+
+def test_loss_weights_are_on_the_device_of_the_state():
+    selector = d2ace.Balance(np.eye(6, 3, dtype=int), batch_size=3, warmup=0, device="meta")
+    next(iter(selector))
+    index = torch.zeros(2, dtype=torch.int64, device="meta")
+    assert selector.loss_weight(index).device.type == "meta"
+
+
 def test_sparse_labels_stay_sparse():
     n, q = 20_000, 500
     y = sp.random_array((n, q), density=0.01, format="csr", rng=0)

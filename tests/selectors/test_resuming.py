@@ -180,3 +180,34 @@ def test_the_flat_view_resumes_too():
     twin.sampler.load_state_dict(selector.sampler.state_dict())
     whole = [row for batch in make("d2ace") for row in batch]
     assert rows + list(twin.sampler) == whole
+
+
+def test_a_broken_state_changes_nothing():
+    selector = make("dihcl")
+    list(selector)
+    before = selector.state_dict()
+    broken = [
+        None,
+        {**before, "extra": {}},
+        {**before, "progress": {}},
+        {**before, "drawn": torch.ones(3)},
+        {**before, "preset": "reference"},
+    ]
+    for state in broken:
+        with pytest.raises(ValueError, match=r"state"):
+            selector.load_state_dict(state)
+        assert selector.state_dict()["progress"] == before["progress"]
+
+
+def test_an_epoch_that_was_left_can_be_started_again():
+    selector = make("active")
+    first = next(iter(selector))
+    selector.set_epoch(1)
+    batches = list(selector)
+    assert batches[0] == first
+    assert selector.epoch == 2
+    again = iter(selector)
+    next(again)
+    selector.set_epoch(2)  # an epoch still being drawn is not disturbed
+    assert len(list(again)) == len(selector) - 1
+    assert selector.epoch == 3

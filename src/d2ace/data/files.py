@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import errno
 import gzip
 import io
@@ -45,7 +46,7 @@ class Source:
 
     def expanded(self) -> bytes:
         """The bytes, decompressed if the name says so."""
-        return expand(self.path, self.stored)
+        return expand(self.path, self.stored).removeprefix(codecs.BOM_UTF8)  # of Windows editors
 
 
 def stored_bytes(path: Path) -> bytes:

@@ -28,6 +28,10 @@ def read_libsvm(sources: list[Source]) -> MultiLabelData:
     """
     parts = [_read(source) for source in sources]
     sizes = parts[0].sizes
+    for source, part in zip(sources, parts, strict=True):
+        if part.sizes != sizes:
+            message = f"declares other sizes than {sources[0].path}; they do not belong together"
+            raise fault(source.path, 1, message)
     path = sources[0].path
     indices = np.concatenate([part.index for part in parts])
     used = np.unique(np.concatenate([part.label for part in parts]))
@@ -73,9 +77,10 @@ def _read(source: Source) -> _Part:
     if bool((np.frombuffer(data, dtype=np.uint8) < 9).any()):
         raise fault(path, None, "holds binary bytes, so it is not a LibSVM file; check what it is")
     written = data.replace(b"\t", b" ").replace(b"\r", b"").split(b"\n")
-    sizes = None
+    sizes, promised = None, None
     if declared := _SIZES.fullmatch(written[0]):
-        sizes = (int(declared.group(2)), int(declared.group(3)))
+        promised, *rest_of_sizes = map(int, declared.groups())
+        sizes = (rest_of_sizes[0], rest_of_sizes[1])
         if max(sizes) > MAX_COLUMNS:
             raise fault(path, 1, f"declares {max(sizes)} columns; at most {MAX_COLUMNS} are read")
         written[0] = b""
@@ -92,6 +97,9 @@ def _read(source: Source) -> _Part:
         features.append(b" ".join(rest.split()))
     if not lines:
         raise fault(path, None, "has no rows; fetch or copy it again")
+    if promised is not None and promised != len(lines):
+        message = f"declares {promised} rows but holds {len(lines)}; fetch or copy it again"
+        raise fault(path, 1, message)
 
     named = _Tokens(path, lines, labels, ",")
     label = named.whole(named.start, named.end, "label")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -76,7 +76,11 @@ def load(
     ):
         if value not in known:
             raise UnknownDataError(f"{option}={value!r} is unknown; use {' or '.join(known)}")
-    if source == catalogue.EMBEDDED:
+    if isinstance(labels, np.integer):
+        labels = int(labels)
+    if not isinstance(labels, (int, str, os.PathLike, Iterable, type(None))):
+        raise UnknownDataError(f"labels={labels!r} is neither a count, nor names, nor a path")
+    if isinstance(source, str) and source.lower() == catalogue.EMBEDDED:
         from d2ace.data.digits import load_digits
 
         return load_digits()

@@ -265,7 +265,13 @@ class Selector(Sampler[list[int]]):
 
     @apart
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on with the very same batches: tensors and plain values."""
+        """Everything needed to go on with the very same batches: tensors and plain values.
+
+        Take it after :meth:`observe`, or between epochs. A loader with workers draws ahead of the
+        training loop, and only observed batches tell how far that came: observe every batch (of
+        Random too; it costs nothing), or, where a loader drops the last one, ``set_epoch`` to the
+        next epoch before saving.
+        """
         self._settle()
         return {
             "method": self.name,

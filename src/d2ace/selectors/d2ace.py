@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from . import inputs, probability
 from .correlation import LocalCorrelation
 from .history import PredictionHistory
 from .labels import dynamic_weights, weighted_sum
-from .neighbors import local_labels, nearest, neighbor_index
+from .neighbors import is_number, local_labels, nearest, neighbor_index
 from .quantised import QuantisedOptions, QuantisedSelector
 from .scores import hardness, uncertainty
 
@@ -125,7 +124,7 @@ class D2ACE(QuantisedSelector):
 
     def _neighborhood(self, neighbors: Any) -> sp.csr_array:
         """Z: the labels present around each instance."""
-        if np.ndim(neighbors):
+        if not is_number(neighbors):
             around, alone = neighbor_index(neighbors, self.n), self.include_self
         else:
             k = inputs.whole_number("neighbors", neighbors, 0)

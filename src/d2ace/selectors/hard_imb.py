@@ -12,7 +12,7 @@ from torch import Tensor
 from . import inputs, probability
 from .history import Memory
 from .labels import imbalance_ratio, local_imbalance
-from .neighbors import nearest, neighbor_index
+from .neighbors import is_number, nearest, neighbor_index
 from .quantised import QuantisedOptions, QuantisedSelector
 from .scores import cross_entropy
 
@@ -49,7 +49,7 @@ class HardImb(QuantisedSelector):
         if common.get("preset") == "reference":
             common.setdefault("warmup", 3)
         super().__init__(labels, features, **common)
-        if np.ndim(neighbors):
+        if not is_number(neighbors):
             around = neighbor_index(neighbors, self.n)
         else:
             k = inputs.whole_number("neighbors", neighbors, 0)

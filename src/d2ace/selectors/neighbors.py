@@ -113,11 +113,15 @@ class _Sparse:
         return torch.from_numpy(squared.reshape(columns.shape))
 
 
+def is_number(neighbors: Any) -> bool:
+    """Whether ``neighbors`` is meant as K, not as an index array."""
+    return not isinstance(neighbors, Tensor) and as_array("neighbors", neighbors).ndim == 0
+
+
 def neighbor_index(value: Any, n: int) -> Tensor:
     """A caller's own index array [n, K], checked."""
-    array = (
-        value.detach().cpu().numpy() if isinstance(value, Tensor) else as_array("neighbors", value)
-    )
+    value = value.detach().cpu() if isinstance(value, Tensor) else value
+    array = as_array("neighbors", value)
     if array.ndim != 2 or array.shape[0] != n or array.dtype.kind not in "iu":
         raise ValueError(
             f"neighbors must be a whole number or an index array of shape [{n}, K], "
