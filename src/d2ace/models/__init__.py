@@ -1,0 +1,1 @@
+"""CLIF, DELA, PACA and a plain MLP: multi-label networks behind one interface."""
