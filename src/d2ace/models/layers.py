@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-CHUNK_ELEMENTS = 2**24
-"""How many numbers the tensors of one chunk of labels may hold together (64 MiB in float32)."""
+CHUNK_ELEMENTS = 2**21
+"""How many numbers a tensor of one chunk of labels may hold (8 MiB in float32: near the cache)."""
+KEPT_ELEMENTS = 2**24
+"""How many numbers such a tensor may hold over all chunks before it is computed twice instead."""
 
 
 class MLP(nn.Module):
@@ -46,6 +49,11 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """All layers on x [..., widths[0]]."""
         return self.after_first(self.layers[0](x))
+
+    @property
+    def first_weight(self) -> Tensor:
+        """Weight [widths[1], widths[0]] of the first affine map."""
+        return cast(nn.Linear, self.layers[0]).weight
 
     def after_first(self, hidden: Tensor) -> Tensor:
         """What follows the first affine map, given its result, which is overwritten."""
@@ -95,23 +103,27 @@ def over_labels(
     n_labels: int,
     elements_per_label: int,
     limit: int | None = None,
+    keep: int | None = None,
 ) -> Tensor:
     """``function(labels)`` [B, labels] over all labels, in chunks that bound its memory.
 
-    Up to ``limit`` elements (default: :data:`CHUNK_ELEMENTS`) all labels go at once. Beyond, they
-    go in even chunks, and a chunk's inner tensors are not kept for the backward pass but computed
-    again there (dropout included: the random state is restored).
+    A chunk takes as many labels as fit into ``limit`` elements (default: CHUNK_ELEMENTS). Its
+    inner tensors are kept for the backward pass as long as those of all labels fit into ``keep``
+    elements (default: KEPT_ELEMENTS); beyond, each chunk is computed again in the backward pass
+    (dropout included: the random state is restored).
     """
     limit = CHUNK_ELEMENTS if limit is None else limit
+    keep = KEPT_ELEMENTS if keep is None else keep
     size = max(1, limit // max(1, elements_per_label))
     count = -(-n_labels // size)
-    if count == 1:
-        return function(slice(0, n_labels))
-    size = -(-n_labels // count)
+    size = -(-n_labels // count)  # even chunks
     chunks = [slice(start, min(start + size, n_labels)) for start in range(0, n_labels, size)]
-    if torch.is_grad_enabled():
-        return torch.cat([checkpoint(function, chunk, use_reentrant=False) for chunk in chunks], 1)
-    return torch.cat([function(chunk) for chunk in chunks], 1)
+    again = torch.is_grad_enabled() and n_labels * elements_per_label > keep
+    parts = [
+        checkpoint(function, chunk, use_reentrant=False) if again else function(chunk)
+        for chunk in chunks
+    ]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
 def batch_mean(values: Tensor, weight: Tensor | None = None) -> Tensor:
