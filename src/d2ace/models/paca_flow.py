@@ -19,7 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .layers import over_labels
+from . import layers
+from .recompute import recomputed
 
 DELTA = 1e-6  # δ: the mixture is squeezed into [δ/2, 1 - δ/2] before its logit is taken
 LEAST_SLOPE = 1e-30  # softplus underflows to 0 far left, and its logarithm is needed
@@ -53,47 +54,56 @@ class SigmoidalStage(nn.Module):
         self.register_buffer("read_mask", read, persistent=False)  # [Hf, D]
         self.register_buffer("write_mask", write, persistent=False)  # [D, Hf]
 
-    def instance_part(self, z: Tensor) -> Tensor:
-        """(W1 ⊙ Mask1) z + b1 + by [Hf, B]: all of the hidden layer that no label changes."""
-        bias = self.instance.bias + self.label.bias
-        return torch.addmm(bias[:, None], self.instance.weight * self.read_mask, z.T)
+    def shared(self, z: Tensor) -> tuple[Tensor, ...]:
+        """What all labels share, in the order in which :func:`sigmoidal_flow` takes it.
 
-    def writing_weight(self) -> Tensor:
-        """W2 ⊙ Mask2 [K·D, Hf]."""
-        weight = self.conditioner.weight
-        return (weight.view(self.K, self.D, -1) * self.write_mask).view_as(weight)
-
-    def forward(
-        self, z: Tensor, instance_part: Tensor, weight: Tensor, labels: slice = slice(None)
-    ) -> tuple[Tensor, Tensor]:
-        """z1 and log |dz1/dz|, coordinate by coordinate, for some labels: [D, labels, B] each.
-
-        ``z`` is [B, D]; ``instance_part`` and ``weight``, which all labels share, are the results
-        of the two methods above.
+        That is z [D, B]; the hidden layer before the label is added, (W1 ⊙ Mask1) z + b1 + by
+        [Hf, B]; W2 ⊙ Mask2 [K·D, Hf] and b2; the weight and bias of Lin(K -> 3T).
         """
-        label_part = self.label.weight[:, labels, None]  # column j is the map of the code of j
-        hidden = F.elu(label_part + instance_part[:, None])  # [Hf, labels, B]
-        shape = (self.T, self.D, *hidden.shape[1:])
-        shared = torch.addmm(self.conditioner.bias[:, None], weight, hidden.flatten(1))
-        shared = shared.view(self.K, -1)  # [K, D·labels·B]
-        raw_slope, offset, raw_weight = (  # never the three as one tensor
-            torch.addmm(bias[:, None], part, shared).view(shape)
-            for part, bias in zip(
-                self.mixture.weight.chunk(3), self.mixture.bias.chunk(3), strict=True
-            )
-        )
-        slope = F.softplus(raw_slope).clamp_min(LEAST_SLOPE)  # α
-        log_weight = torch.log_softmax(raw_weight, 0)  # log w
-        t = torch.addcmul(offset, slope, z.T[:, None])
-        log_sigmoid = F.logsigmoid(t)
-        log_above = log_weight + log_sigmoid  # log w σ(t)
-        log_below = log_above - t  # log w σ(-t), as log σ(-t) = log σ(t) - t
-        # o' and 1 - o', each as its own sum: near 1 the difference would keep a few bits only
-        log_above_sum = (log_above.exp().sum(0) * (1.0 - DELTA) + DELTA / 2).log()
-        log_below_sum = (log_below.exp().sum(0) * (1.0 - DELTA) + DELTA / 2).log()
-        stretch = torch.logsumexp(log_below + log_sigmoid + slope.log(), 0)
-        log_derivative = stretch + math.log1p(-DELTA) - log_above_sum - log_below_sum
-        return log_above_sum - log_below_sum, log_derivative
+        bias = self.instance.bias + self.label.bias
+        hidden = torch.addmm(bias[:, None], self.instance.weight * self.read_mask, z.T)
+        weight = self.conditioner.weight
+        masked = (weight.view(self.K, self.D, -1) * self.write_mask).view_as(weight)
+        return z.T, hidden, masked, self.conditioner.bias, self.mixture.weight, self.mixture.bias
+
+    def per_label(self) -> Tensor:
+        """Wyᵀ [q, Hf]: what each label adds to the hidden layer."""
+        return self.label.weight.T
+
+
+def sigmoidal_flow(
+    z: Tensor,
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    mixture_weight: Tensor,
+    mixture_bias: Tensor,
+    label_part: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """z1 and log |dz1_i/dz_i|, [D, labels, B] each, for the labels of ``label_part`` [labels, Hf].
+
+    The other arguments are :meth:`SigmoidalStage.shared`.
+    """
+    hidden = F.elu(label_part.T[:, :, None] + hidden[:, None])  # [Hf, labels, B]
+    shape = (-1, len(z), *hidden.shape[1:])  # [T, D, labels, B]
+    common = torch.addmm(bias[:, None], weight, hidden.flatten(1))
+    common = common.view(mixture_weight.shape[1], -1)  # [K, D·labels·B]
+    raw_slope, offset, raw_weight = (  # never the three as one tensor
+        torch.addmm(b[:, None], w, common).view(shape)
+        for w, b in zip(mixture_weight.chunk(3), mixture_bias.chunk(3), strict=True)
+    )
+    slope = F.softplus(raw_slope).clamp_min(LEAST_SLOPE)  # α
+    log_weight = torch.log_softmax(raw_weight, 0)  # log w
+    t = torch.addcmul(offset, slope, z[:, None])
+    log_sigmoid = F.logsigmoid(t)
+    log_above = log_weight + log_sigmoid  # log w σ(t)
+    log_below = log_above - t  # log w σ(-t), as log σ(-t) = log σ(t) - t
+    # o' and 1 - o', each as its own sum: near 1 the difference would keep a few bits only
+    log_above_sum = (log_above.exp().sum(0) * (1.0 - DELTA) + DELTA / 2).log()
+    log_below_sum = (log_below.exp().sum(0) * (1.0 - DELTA) + DELTA / 2).log()
+    stretch = torch.logsumexp(log_below + log_sigmoid + slope.log(), 0)
+    log_derivative = stretch + math.log1p(-DELTA) - log_above_sum - log_below_sum
+    return log_above_sum - log_below_sum, log_derivative
 
 
 class LabelMap(nn.Module):
@@ -109,6 +119,7 @@ class LabelMap(nn.Module):
             nn.init.constant_(linear.bias, bias)
 
     def forward(self) -> Tensor:
+        """R of all labels."""
         hidden = torch.relu(self.first.weight.T + self.first.bias)
         return self.second(hidden) + self.direct.weight.T + self.direct.bias
 
@@ -151,13 +162,19 @@ class ConditionalFlow(nn.Module):
         """
         with torch.autocast(z.device.type, enabled=False):
             z = z.to(self.sigmoidal.instance.weight.dtype)
-            hidden, weight = self.sigmoidal.instance_part(z), self.sigmoidal.writing_weight()
-            scale, shift = self.affine()
+            shared = self.sigmoidal.shared(z)
+            per_label = (self.sigmoidal.per_label(), *self.affine())
+            elements = len(z) * self.widest  # of a label
+            if self.n_labels * elements <= layers.KEPT_ELEMENTS:
+                return log_density(*shared, *per_label).T
+            size = max(1, layers.CHUNK_ELEMENTS // elements)
+            return recomputed(log_density, shared, per_label, size).T
 
-            def log_density(labels: slice) -> Tensor:
-                z1, log_derivative = self.sigmoidal(z, hidden, weight, labels)
-                factor, summand = scale[labels].T[:, :, None], shift[labels].T[:, :, None]
-                log_normal = -0.5 * (z1 * factor + summand).square() - _HALF_LOG_2PI
-                return (log_normal + log_derivative + factor.log()).sum(0).T
 
-            return over_labels(log_density, self.n_labels, len(z) * self.widest)
+def log_density(*tensors: Tensor) -> Tensor:
+    """The log densities [labels, B]: stage 1 on all tensors but the last two, scale and shift."""
+    *arguments, scale, shift = tensors
+    z1, log_derivative = sigmoidal_flow(*arguments)
+    scale, shift = scale.T[:, :, None], shift.T[:, :, None]
+    log_normal = -0.5 * torch.addcmul(shift, z1, scale).square() - _HALF_LOG_2PI
+    return (log_normal + log_derivative + scale.log()).sum(0)
