@@ -109,7 +109,9 @@ def test_gradients_agree_with_the_direct_formulation(monkeypatch):
         shared = [p for name, p in model.named_parameters() if not name.startswith("classifier")]
         return [p.grad.clone() for p in shared]
 
-    for ours, naive in zip(gradients(model(X).logits), gradients(naive_logits(model, X)), strict=True):
+    for ours, naive in zip(
+        gradients(model(X).logits), gradients(naive_logits(model, X)), strict=True
+    ):
         torch.testing.assert_close(ours, naive, atol=1e-12, rtol=1e-9)
 
 

@@ -134,7 +134,11 @@ def test_separated_divergence_equals_the_direct_sum(weighted):
 
 
 def test_divergence_is_that_of_two_gaussians():
-    mu, logvar, a = torch.randn(1, 3).double(), torch.randn(1, 3).double(), torch.rand(1, 3).double()
+    mu, logvar, a = (
+        torch.randn(1, 3).double(),
+        torch.randn(1, 3).double(),
+        torch.rand(1, 3).double(),
+    )
     noisy = torch.distributions.Normal(mu, a * torch.exp(logvar / 2))
     prior = torch.distributions.Normal(torch.zeros(3).double(), torch.ones(3).double())
     expected = torch.distributions.kl_divergence(noisy, prior).sum()

@@ -29,7 +29,9 @@ def test_an_unknown_model_is_met_with_a_guess():
 
 def test_an_unknown_hyperparameter_is_met_with_a_guess():
     _, Y = problem()
-    with pytest.raises(TypeError, match=r"dela has no .* 'omga' \(did you mean 'omega'\?\); it takes"):
+    with pytest.raises(
+        TypeError, match=r"dela has no .* 'omga' \(did you mean 'omega'\?\); it takes"
+    ):
         make_model("dela", 9, Y, omga=0.1)
 
 

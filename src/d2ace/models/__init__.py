@@ -4,6 +4,7 @@ from .base import LossTerms, ModelOutput, MultiLabelModel
 from .clif import CLIF
 from .dela import DELA
 from .mlp import MLP
+from .paca import PACA
 from .registry import MODELS, make_model
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "DELA",
     "MLP",
     "MODELS",
+    "PACA",
     "LossTerms",
     "ModelOutput",
     "MultiLabelModel",

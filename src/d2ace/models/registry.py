@@ -12,8 +12,9 @@ from .base import MultiLabelModel
 from .clif import CLIF
 from .dela import DELA
 from .mlp import MLP
+from .paca import PACA
 
-MODELS: dict[str, type[MultiLabelModel]] = {model.name: model for model in (MLP, CLIF, DELA)}
+MODELS: dict[str, type[MultiLabelModel]] = {model.name: model for model in (MLP, CLIF, DELA, PACA)}
 
 
 def make_model(
