@@ -106,7 +106,9 @@ class PACA(MultiLabelModel):
         mixture = inputs.whole_number("T", chosen["T"], 1)
         dropout = inputs.real_number("p", chosen["p"], 0, 1)
         decoder_dropout = inputs.real_number("p_dec", chosen["p_dec"], 0, 1)
-        self.binary_features = bool(chosen["binary_features"])
+        self.binary_features = chosen["binary_features"]
+        if not isinstance(self.binary_features, bool):
+            raise TypeError(f"binary_features must be True or False, got {self.binary_features!r}.")
 
         self.encoder = MLP([d, 256, 512, 256], dropout=dropout)
         self.mu = nn.Linear(256, latent)
