@@ -69,7 +69,7 @@ def test_explicit_hyperparameters_win_over_the_preset(name):
         ("clif", {"gate": "tanh"}, "gate must be one of 'sigmoid', 'linear', got 'tanh'"),
         ("clif", {"lam": -1}, "lam must be at least 0, got -1"),
         ("dela", {"D": 0}, "D must be at least 1, got 0"),
-        ("dela", {"tau": 0.0}, "tau must be at least 0, got 0.0|tau must be"),
+        ("dela", {"tau": 0.0}, "tau must be above 0, got 0.0"),
         ("dela", {"omega": 2}, r"omega must be in \[0, 1\], got 2"),
         ("dela", {"preset": "papr"}, "preset must be one of 'paper', 'reference', got 'papr'"),
         ("dela", {"beta": float("nan")}, "beta must be at least 0, got nan"),
