@@ -20,7 +20,7 @@ from .selectors import (
 
 __version__ = "0.1.0"
 
-_SUBMODULES = ("data", "testing")  # loaded when first used: `import d2ace` stays light
+_SUBMODULES = ("data", "models", "testing")  # loaded when first used: `import d2ace` stays light
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -36,7 +36,8 @@ def real_number(
     number = float(value)
     if not math.isfinite(number) or number > high or number < low or (open_low and number == low):
         bracket = "(" if open_low else "["
-        wanted = f"in {bracket}{low:g}, {high:g}]" if high < math.inf else f"at least {low:g}"
+        bound = f"{'above' if open_low else 'at least'} {low:g}"
+        wanted = f"in {bracket}{low:g}, {high:g}]" if high < math.inf else bound
         raise ValueError(f"{name} must be {wanted}, got {value}.")
     return number
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from typing import Any
+
+from d2ace.words import did_you_mean
 
 from . import inputs
 from .active import Active
@@ -29,7 +30,7 @@ def make_selector(
     """The selector called ``name`` (a key of ``SELECTORS``), with its options."""
     if name not in SELECTORS:
         raise ValueError(
-            f"There is no selector {name!r}{_guess(str(name), list(SELECTORS))}; "
+            f"There is no selector {name!r}{did_you_mean(str(name), list(SELECTORS))}; "
             f"choose from {', '.join(SELECTORS)}."
         )
     method = SELECTORS[name]
@@ -37,7 +38,7 @@ def make_selector(
     for option in options:
         if option not in known:
             raise TypeError(
-                f"{name} has no option {option!r}{_guess(option, known)}; "
+                f"{name} has no option {option!r}{did_you_mean(option, known)}; "
                 f"it takes {', '.join(known)}."
             )
     return method(labels, features, **options)
@@ -52,8 +53,3 @@ def options_of(method: type[Selector]) -> list[str]:
                 if parameter.kind is parameter.KEYWORD_ONLY:
                     names[parameter.name] = None
     return list(names)
-
-
-def _guess(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word.lower().replace("-", "_"), known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
