@@ -13,7 +13,7 @@ import torch
 
 import d2ace
 from d2ace.selectors.base import CommonOptions, Selector
-from d2ace.selectors.registry import options_of
+from d2ace.selectors.options import options_of
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -160,6 +160,8 @@ def test_names_and_options_get_a_suggestion():
         d2ace.make_selector("d2acee", [[1]])
     with pytest.raises(TypeError, match=r"no option 'presure' \(did you mean 'pressure'\?\)"):
         d2ace.make_selector("d2ace", [[1]], presure=3)
+    with pytest.raises(TypeError, match=r"D2ACE has no option 'neighbours' \(did you mean 'neigh"):
+        d2ace.D2ACE([[1]], neighbours=3)
     assert isinstance(d2ace.make_selector("hard_imb", [[1]]), d2ace.HardImb)
 
 

@@ -14,6 +14,7 @@ from . import drawing, inputs, probability
 from .context import apart
 from .flat import FlatSampler
 from .history import Memory
+from .options import refuse_unknown
 from .progress import Progress
 from .staging import Staging
 
@@ -103,7 +104,9 @@ class Selector(Sampler[list[int]]):
         predictions: str = "train",
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
+        **unknown: Any,
     ) -> None:
+        refuse_unknown(type(self), unknown)
         self.labels = inputs.label_matrix(labels)
         self.n, self.q = self.labels.shape
         self.features = None if features is None else inputs.feature_matrix(features, self.n)

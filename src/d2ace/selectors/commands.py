@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from .base import Selector
-from .registry import SELECTORS, options_of
+from .options import options_of
+from .registry import SELECTORS
 
 
 def methods(

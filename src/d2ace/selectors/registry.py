@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from d2ace.words import did_you_mean
@@ -33,23 +32,4 @@ def make_selector(
             f"There is no selector {name!r}{did_you_mean(str(name), list(SELECTORS))}; "
             f"choose from {', '.join(SELECTORS)}."
         )
-    method = SELECTORS[name]
-    known = options_of(method)
-    for option in options:
-        if option not in known:
-            raise TypeError(
-                f"{name} has no option {option!r}{did_you_mean(option, known)}; "
-                f"it takes {', '.join(known)}."
-            )
-    return method(labels, features, **options)
-
-
-def options_of(method: type[Selector]) -> list[str]:
-    """Names of all keyword options a selector class takes, its own first."""
-    names: dict[str, None] = {}
-    for owner in method.__mro__:
-        if "__init__" in vars(owner) and issubclass(owner, Selector):
-            for parameter in inspect.signature(owner.__init__).parameters.values():
-                if parameter.kind is parameter.KEYWORD_ONLY:
-                    names[parameter.name] = None
-    return list(names)
+    return SELECTORS[name](labels, features, **options)
