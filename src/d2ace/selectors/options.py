@@ -13,7 +13,7 @@ def options_of(method: type[Any]) -> list[str]:
     names: dict[str, None] = {}
     for owner in method.__mro__:
         if "__init__" in vars(owner):
-            for parameter in inspect.signature(owner.__init__).parameters.values():
+            for parameter in inspect.signature(vars(owner)["__init__"]).parameters.values():
                 if parameter.kind is parameter.KEYWORD_ONLY:
                     names[parameter.name] = None
     return list(names)
