@@ -45,7 +45,7 @@ class Staging:
         self.on_host = device.type == "cpu"
         self.advance, self.stand_in, self.skip_invalid = advance, stand_in, skip_invalid
         self.learns = learns
-        self.capacity = max(1, _PAIRS // self.q) if gather else 0
+        self.capacity = max(1, min(self.n, _PAIRS // self.q)) if gather else 0
         self.values = torch.empty((self.capacity, self.q), dtype=dtype, device=device)
         self.rows = np.empty(self.capacity, dtype=np.int64)
         self.filled = 0
