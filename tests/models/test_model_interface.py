@@ -191,7 +191,10 @@ def test_hooks_of_the_training_loop_do_nothing(name):
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "paca"])  # has its own
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name == "paca" else []) for name in NAMES],
+)
 def test_overfits_64_random_instances(name):
     X, Y = problem(64, 103, 14)
     model = plain(name, 103, Y)

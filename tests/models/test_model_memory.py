@@ -8,7 +8,7 @@ import sys
 import pytest
 from problems import NAMES
 
-SLOW = {"mlp", "paca"}  # the one because it is easy, the other because it takes a minute
+SLOW = {"mlp", "paca"}  # the one because it is easy, the other because it takes minutes
 resource = pytest.importorskip("resource", reason="peak memory is read where there is getrusage")
 
 SCRIPT = """
