@@ -128,7 +128,7 @@ class Loop:
             try:
                 self.shared.observe(part, logits)
             except ValueError as problem:
-                if not math.isfinite(float(loss)):
+                if not math.isfinite(float(loss.detach())):
                     raise self._diverged() from problem
                 raise
         self._epoch_counts += np.bincount(part.batch, minlength=self._epoch_counts.size)
