@@ -152,12 +152,12 @@ def test_signals_save_and_stop(table: MultiLabelData, tmp_path: Path, signum: in
 def test_a_signal_in_the_middle_of_an_epoch(table_file: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "d2ace", "train", str(table_file), "--model", "mlp"]
     command += ["--epochs", "100000", "--threads", "1", "--out", str(tmp_path / "run")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    while "epoch 3/" not in (line := process.stderr.readline()):
-        assert line, "the run ended before its third epoch"
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate()
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "epoch 3/" not in (line := process.stderr.readline()):
+            assert line, "the run ended before its third epoch"
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM
     assert "Stopped by SIGTERM in epoch" in errors.splitlines()[-1]
     assert (tmp_path / "run" / "checkpoint.pt").exists()
