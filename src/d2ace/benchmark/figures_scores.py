@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from d2ace import evaluation
 from d2ace.evaluation import METRICS
 
 from . import style
@@ -113,9 +114,17 @@ def ranks(
 ) -> Figure:
     """Average ranks on a line; bars join methods that the Nemenyi test cannot tell apart."""
     title = METRICS[metric].title
-    averages = verdicts.ranks
     difference = verdicts.critical_difference
-    groups = [] if difference is None else _cliques(sorted(averages.values()), difference)
+    averages = verdicts.average_ranks
+    groups: list[tuple[float, float]] = []
+    if difference is not None:
+        higher = METRICS[metric].higher_is_better
+        found = evaluation.average_ranks(verdicts.table, higher, ties="average")
+        averages = {str(method): rank for method, rank in found.items()}
+        groups = [
+            (averages[str(group[0])], averages[str(group[-1])])
+            for group in evaluation.similar_methods(found, difference)
+        ]
 
     def draw() -> Canvas:
         ordered = sorted(averages, key=lambda method: (averages[method], method))
@@ -168,12 +177,12 @@ def ranks(
         averages.items(), key=lambda item: (item[1], item[0])
     ))
     if difference is None:
-        bar = f"No critical difference is drawn: {verdicts.without_friedman}."
+        bar = f"No critical difference is drawn: {verdicts.untestable}."
     else:
         bar = (
             "A thick bar joins methods whose average ranks differ by less than the critical "
             f"difference of the Nemenyi test, {difference:.2f} at the 5 % level: it cannot tell "
-            "them apart."
+            "them apart. Equal scores share the mean of their ranks here."
         )
     return Figure(
         name=name,
@@ -186,16 +195,6 @@ def ranks(
         draw=draw,
         wide=True,
     )
-
-
-def _cliques(ranks: list[float], difference: float) -> list[tuple[float, float]]:
-    """The widest stretches of the sorted ranks that are shorter than the critical difference."""
-    found: list[tuple[float, float]] = []
-    for place, first in enumerate(ranks):
-        last = max(rank for rank in ranks[place:] if rank - first < difference)
-        if last > first and (not found or last > found[-1][1]):
-            found.append((first, last))
-    return found
 
 
 def _shifts(count: int) -> list[float]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from d2ace.evaluation import METRICS
 
@@ -28,6 +27,8 @@ STUDIES = ("ablation", "sweep")
 """Studies with sections of their own; every other one compares methods."""
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Scores = dict[str, dict[str, float]]
+"""Dataset -> method -> score."""
 
 _ELSEWHERE = ("model", "model_options", "selector", "selector_options", "fold", "seed")
 _IN_THE_NAME = ("repair", "protocol")  # of the dataset
@@ -62,35 +63,36 @@ class Comparison:
         scores = [test_score(run, metric) for run in self.runs(dataset, method)]
         return np.array([score for score in scores if not np.isnan(score)])
 
-    def means(self, metric: str) -> pd.DataFrame:
-        """Printed mean scores, a row per dataset and a column per method; NaN where none is."""
-        table = pd.DataFrame(index=self.datasets, columns=self.methods, dtype=float)
-        for dataset, method in self.cells:
-            values = self.values(metric, dataset, method)
-            if values.size:
-                table.loc[dataset, method] = round(float(values.mean()), DIGITS)
+    def means(self, metric: str) -> Scores:
+        """Printed mean scores; a cell without a defined score is missing."""
+        table: Scores = {dataset: {} for dataset in self.datasets}
+        for dataset in self.datasets:
+            for method in self.methods:
+                values = self.values(metric, dataset, method)
+                if values.size:
+                    table[dataset][method] = round(float(values.mean()), DIGITS)
         return table
 
-    def block(self, metric: str) -> pd.DataFrame:
+    def block(self, metric: str) -> Scores:
         """The largest part of `means` without a gap; ranks and tests need one.
 
         Largest by cells, so that neither a dataset with few methods nor a method with few
         datasets empties it.
         """
-        table = self.means(metric).dropna(axis="columns", how="all").dropna(how="all")
-        covered = {dataset: frozenset(row.dropna().index) for dataset, row in table.iterrows()}
-        kinds = set(covered.values())
+        table = self.means(metric)
+        kinds = {frozenset(row) for row in table.values()}
         choices = kinds | {a & b for a, b in itertools.combinations(kinds, 2)}
 
         def size(methods: frozenset[str]) -> tuple[int, int, list[str]]:
-            held = sum(methods <= own for own in covered.values())
+            held = sum(methods <= set(row) for row in table.values())
             return held * len(methods), len(methods), sorted(methods)
 
-        if not choices:
-            return table
-        best = max(choices, key=size)
-        rows = [dataset for dataset, own in covered.items() if best <= own]
-        return table.loc[rows, [method for method in table.columns if method in best]]
+        best = max(choices, key=size, default=frozenset())
+        return {
+            dataset: {method: score for method, score in row.items() if method in best}
+            for dataset, row in table.items()
+            if best and best <= set(row)
+        }
 
     def differences(
         self, metric: str, method: str, baseline: str = BASELINE, datasets: Iterable[str] = ()
