@@ -272,5 +272,4 @@ def _median(hits: list[tuple[int, float]], runs: int, part: int) -> float:
     values = sorted(hit[part] for hit in hits)
     values += [float("inf")] * (runs - len(values))
     middle = (values[(runs - 1) // 2], values[runs // 2])
-    # With an even number of runs of which half never arrive the upper one would be infinite.
     return float(np.mean(middle))

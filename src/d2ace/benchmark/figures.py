@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,9 @@ class Figure:
 
     def render(self) -> tuple[str, bytes]:
         """The figure as SVG and as PDF; the same bytes every time."""
-        with style.applied():
+        with style.applied(), warnings.catch_warnings():
+            # A name in a script the font lacks is drawn as boxes in the PDF; that is no failure.
+            warnings.filterwarnings("ignore", message="Glyph .* missing")
             canvas = self.draw()
             vector, document = io.BytesIO(), io.BytesIO()
             canvas.savefig(vector, format="svg", transparent=True, metadata={"Date": None})
@@ -118,5 +121,5 @@ def mean_and_spread(curves: list[Array]) -> tuple[Array, Array, Array]:
 
 
 def plain(text: str) -> str:
-    """A name as matplotlib must print it: a dollar sign would start a formula."""
-    return text.replace("$", r"\$")
+    """A name as a legend takes it: one that begins with an underscore would be left out."""
+    return f" {text}" if text.startswith("_") else text

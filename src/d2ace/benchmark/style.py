@@ -83,6 +83,7 @@ RC: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "d2ace",  # the same figure gives the same bytes
     "text.color": INK,
+    "text.parse_math": False,  # a dollar sign in a label's name is a dollar sign
     "xtick.color": INK,
     "xtick.labelsize": 8.5,
     "ytick.color": INK,
