@@ -37,11 +37,9 @@ DEFAULTS: dict[str, Any] = {
     "epoch_loss": False,
     "record": False,
     "precision": "32-true",
+    "selector_source": None,
 }
 """Every key of a configuration but ``data``, with the value it has when nobody sets it."""
-
-SOURCE = "selector_sha256"
-"""Key for the checksum of a selector's file, so that changed code is a new run."""
 
 METHODS = {
     "random": "Random",
@@ -101,12 +99,12 @@ class RunSpec:
 
 def complete(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration with every key, of JSON's plain types, and datasets by their own name."""
-    known = ["data", *DEFAULTS, SOURCE]
+    known = ["data", *DEFAULTS]
     for key in config:
         if key not in known:
             raise UserError(
                 f"a run has no setting {key!r}{did_you_mean(str(key), known)}; "
-                f"it has {', '.join(known[:-1])}"
+                f"it has {', '.join(known)}"
             )
     if not isinstance(config.get("data"), str):
         raise UserError(f"a run needs the name or path of its data, got {config.get('data')!r}")
@@ -134,7 +132,7 @@ def key_of(config: Mapping[str, Any]) -> str:
     work = dict(config)
     work["selector_options"] = _effective(config)
     work["model_options"] = _without_default_preset(config["model_options"])
-    if SOURCE in config:
+    if config["selector_source"]:
         path, _, name = config["selector"].rpartition(":")
         work["selector"] = f"{Path(path).name}:{name}"
     return hashlib.sha256(canonical(_numbers(work)).encode()).hexdigest()
