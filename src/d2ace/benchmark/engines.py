@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -121,7 +122,7 @@ class _Worker:
         self._folder = Path()
         self._last: dict[str, Any] | None = None
         limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-        self.process = subprocess.Popen(  # noqa: S603 - our own program
+        self.process = subprocess.Popen(
             [sys.executable, "-m", "d2ace.benchmark.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -143,11 +144,9 @@ class _Worker:
         self.spec, self._folder, self._last = spec, folder, None
         task = {"config": spec.config, "folder": str(folder), "threads": threads}
         assert self.process.stdin is not None  # noqa: S101
-        try:
+        with contextlib.suppress(BrokenPipeError):  # died while idle: the end of its output says so
             self.process.stdin.write((json.dumps(task) + "\n").encode())
             self.process.stdin.flush()
-        except BrokenPipeError:  # it died while idle; the end of its output says so
-            pass
 
     def heard(self, message: dict[str, Any]) -> Event | None:
         if self.spec is None:
@@ -176,10 +175,8 @@ class _Worker:
 
     def end(self) -> None:
         if self.process.stdin is not None and not self.process.stdin.closed:
-            try:
+            with contextlib.suppress(BrokenPipeError):
                 self.process.stdin.close()
-            except BrokenPipeError:
-                pass
 
 
 def cores() -> int:

@@ -31,7 +31,7 @@ class RayEngine:
             import ray
         except ImportError:
             raise RunError('the engine ray needs Ray; run: pip install "d2ace[ray]"') from None
-        self._ray = ray
+        self._ray: Any = ray  # its types do not know all that it takes
         self._own = not ray.is_initialized()
         if self._own:
             started: dict[str, Any] = {"address": address} if address else {"num_cpus": cores()}
@@ -40,12 +40,12 @@ class RayEngine:
             except Exception as error:
                 where = address or "on this machine"
                 raise RunError(f"no Ray cluster {where}: {sentence(error)}") from None
-        available = int(ray.cluster_resources().get("CPU", 1))
+        available = int(self._ray.cluster_resources().get("CPU", 1))
         self.slots = min(jobs, available) if address is None else available
         self._threads = max(1, available // self.slots)
         # A process per task, so that one run cannot disturb the next.
         options = {"num_cpus": self._threads, "max_calls": 1, "max_retries": 0}
-        self._task = ray.remote(**options)(_run)
+        self._task = self._ray.remote(**options)(_run)
         self._running: dict[Any, tuple[RunSpec, Path]] = {}
 
     def start(self, spec: RunSpec, folder: Path) -> None:
@@ -55,7 +55,9 @@ class RayEngine:
 
     def events(self, seconds: float) -> list[Event]:
         """The runs that have ended."""
-        ended, _ = self._ray.wait(list(self._running), timeout=seconds) if self._running else ([], [])
+        ended, _ = (
+            self._ray.wait(list(self._running), timeout=seconds) if self._running else ([], [])
+        )
         return [self._event(task) for task in ended]
 
     def _event(self, task: Any) -> Event:

@@ -50,14 +50,16 @@ class Plan:
     """Key -> all the ways in which the run is asked for."""
 
 
-def plan(store: Store, specs: Iterable[RunSpec], *, retry: bool = False) -> Plan:
-    """Sort the runs of a grid; a failed one is pending only with ``retry``."""
+def plan(
+    status_of: Callable[[RunSpec], str | None], specs: Iterable[RunSpec], *, retry: bool = False
+) -> Plan:
+    """Sort the runs of a grid by their status; a failed one is pending only with ``retry``."""
     labels: dict[str, list[RunSpec]] = {}
     for spec in specs:
         labels.setdefault(spec.key, []).append(spec)
     groups: dict[str | None, list[RunSpec]] = {None: [], "finished": [], "failed": []}
     for alike in labels.values():
-        status = store.status(alike[0])
+        status = status_of(alike[0])
         groups[None if status == "failed" and retry else status].append(alike[0])
     return Plan(groups[None], groups["finished"], groups["failed"], labels)
 
@@ -82,7 +84,7 @@ def run_grid(
     ``keep``. Whatever moment this process is killed at, calling it again goes on from there.
     """
     with _only_one(store):
-        work = plan(store, specs, retry=retry)
+        work = plan(store.status, specs, retry=retry)
         summary = Summary(stored=len(work.stored), failed_before=len(work.failed))
         store.link(spec for alike in work.labels.values() for spec in alike)
         if work.pending:
@@ -93,9 +95,7 @@ def run_grid(
 class _Work:
     """The loop that keeps an engine busy."""
 
-    def __init__(
-        self, store: Store, work: Plan, view: View, summary: Summary, keep: bool
-    ) -> None:
+    def __init__(self, store: Store, work: Plan, view: View, summary: Summary, keep: bool) -> None:
         self.store, self.view, self.summary, self.keep = store, view, summary, keep
         self.labels = work.labels
         self.waiting = list(reversed(work.pending))

@@ -14,30 +14,11 @@ from typing import Any
 from d2ace.data import catalogue
 from d2ace.errors import UserError
 from d2ace.selectors import SELECTORS, Selector
+from d2ace.training.config import RunConfig
 from d2ace.words import did_you_mean
 
 DEFAULTS: dict[str, Any] = {
-    "model": "clif",
-    "model_options": {},
-    "selector": "d2ace",
-    "selector_options": {},
-    "fold": 0,
-    "folds": 5,
-    "seed": 0,
-    "epochs": 100,
-    "batch_size": 128,
-    "warmup": 10,
-    "learning_rate": 1e-4,
-    "weight_decay": 1e-4,
-    "validation": 0.1,
-    "monitor": "macro_auc",
-    "min_positives": 21,
-    "repair": False,
-    "protocol": "paper",
-    "epoch_loss": False,
-    "record": False,
-    "precision": "32-true",
-    "selector_source": None,
+    key: value for key, value in RunConfig(data="").to_dict().items() if key != "data"
 }
 """Every key of a configuration but ``data``, with the value it has when nobody sets it."""
 

@@ -9,6 +9,7 @@ run is asked to save and, if it takes too long, killed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -39,10 +40,8 @@ def main() -> None:
 
 def _reporter(channel: int) -> Report:
     def report(message: dict[str, Any]) -> None:
-        try:
+        with contextlib.suppress(BrokenPipeError):  # the parent is gone, and so is our input
             os.write(channel, (json.dumps(message) + "\n").encode())
-        except BrokenPipeError:  # the parent is gone; the end of the input tells us so as well
-            pass
 
     return report
 
@@ -52,7 +51,7 @@ def _preload() -> None:
     import lightning_fabric  # noqa: F401
 
     import d2ace.models
-    import d2ace.training  # noqa: F401
+    import d2ace.training.loop  # noqa: F401
 
 
 def _serve(report: Report) -> None:
