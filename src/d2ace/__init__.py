@@ -1,7 +1,7 @@
 """Batch selection for deep multi-label learning, as drop-in PyTorch batch samplers."""
 
 from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from .indexed import IndexedDataset
 from .selectors import (
@@ -18,14 +18,23 @@ from .selectors import (
     make_selector,
 )
 
+if TYPE_CHECKING:
+    from .training import RunResult as RunResult
+    from .training import load_run as load_run
+    from .training import train as train
+
 __version__ = "0.1.0"
 
-_SUBMODULES = ("data", "models", "testing")  # loaded when first used: `import d2ace` stays light
+# Loaded when first used: `import d2ace` stays light.
+_SUBMODULES = ("benchmark", "data", "evaluation", "models", "testing", "training")
+_TRAINING = ("RunResult", "load_run", "train")
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return import_module(f"{__name__}.{name}")
+    if name in _TRAINING:
+        return getattr(import_module(f"{__name__}.training"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -40,6 +49,9 @@ __all__ = [
     "MLUnc",
     "Random",
     "Recent",
+    "RunResult",
     "Selector",
+    "load_run",
     "make_selector",
+    "train",
 ]

@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _say(f'the command line needs {error.name}; run: pip install "d2ace[bench]"')
         sys.exit(1)
     from d2ace.data.container import DataError, UnknownDataError
+    from d2ace.errors import RunError, UserError
 
     warnings.showwarning = _show_warning
     try:
@@ -45,16 +46,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             complaint = error.format_message().rstrip(".")  # type: ignore[attr-defined]
             if complaint:  # empty after the help that a bare `d2ace` shows
                 _say(f"{complaint} (see: d2ace --help)")
-        elif isinstance(error, DataError):
+        elif isinstance(error, DataError | RunError | UserError):
             _say(str(error))
         else:
             _say(f"unexpected {type(error).__name__}: {error}; run again with --debug for details")
-        sys.exit(2 if typed_wrong or isinstance(error, UnknownDataError) else 1)
+        signum = getattr(error, "signum", None)  # a run that was asked to end, and did
+        if signum is not None:
+            sys.exit(128 + signum)
+        sys.exit(2 if typed_wrong or isinstance(error, UnknownDataError | UserError) else 1)
 
 
 def _application(typer: Any) -> Any:
     from d2ace.data.commands import app as data
     from d2ace.selectors.commands import methods
+    from d2ace.training.commands import predict, train
 
     app = typer.Typer(
         name="d2ace",
@@ -69,7 +74,8 @@ def _application(typer: Any) -> Any:
     def root() -> None:
         """Batch selection for deep multi-label learning."""
 
-    app.command()(methods)
+    for command in (train, predict, methods):
+        app.command()(command)
     app.add_typer(data, name="data")
     return app
 

@@ -1,11 +1,9 @@
-"""Errors that are one sentence for the person who caused them; `d2ace.cli` prints them as such."""
-
-from __future__ import annotations
+"""The two kinds of errors a person can cause; each says in one sentence what is wrong and where."""
 
 
 class UserError(ValueError):
-    """What was typed is wrong (exit code 2)."""
+    """What was asked for is wrong: a name, a number or an option (exit code 2)."""
 
 
 class RunError(RuntimeError):
-    """What was asked for failed (exit code 1)."""
+    """What was asked for could not be done: a file, a disk, a device (exit code 1)."""

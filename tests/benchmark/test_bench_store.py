@@ -83,9 +83,9 @@ def test_a_key_names_the_work_not_the_spelling():
 
 
 def test_the_code_of_an_own_selector_is_part_of_the_key():
-    here = spec(selector="/a/mine.py:Mine", selector_sha256="1" * 64)
-    moved = spec(selector="/b/mine.py:Mine", selector_sha256="1" * 64)
-    changed = spec(selector="/a/mine.py:Mine", selector_sha256="2" * 64)
+    here = spec(selector="/a/mine.py:Mine", selector_source="1" * 64)
+    moved = spec(selector="/b/mine.py:Mine", selector_source="1" * 64)
+    changed = spec(selector="/a/mine.py:Mine", selector_source="2" * 64)
     assert here.key == moved.key != changed.key
 
 

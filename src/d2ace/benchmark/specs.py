@@ -14,34 +14,13 @@ from typing import Any
 from d2ace.data import catalogue
 from d2ace.errors import UserError
 from d2ace.selectors import SELECTORS, Selector
+from d2ace.training.config import RunConfig
 from d2ace.words import did_you_mean
 
 DEFAULTS: dict[str, Any] = {
-    "model": "clif",
-    "model_options": {},
-    "selector": "d2ace",
-    "selector_options": {},
-    "fold": 0,
-    "folds": 5,
-    "seed": 0,
-    "epochs": 100,
-    "batch_size": 128,
-    "warmup": 10,
-    "learning_rate": 1e-4,
-    "weight_decay": 1e-4,
-    "validation": 0.1,
-    "monitor": "macro_auc",
-    "min_positives": 21,
-    "repair": False,
-    "protocol": "paper",
-    "epoch_loss": False,
-    "record": False,
-    "precision": "32-true",
+    key: value for key, value in RunConfig(data="").to_dict().items() if key != "data"
 }
 """Every key of a configuration but ``data``, with the value it has when nobody sets it."""
-
-SOURCE = "selector_sha256"
-"""Key for the checksum of a selector's file, so that changed code is a new run."""
 
 METHODS = {
     "random": "Random",
@@ -101,12 +80,12 @@ class RunSpec:
 
 def complete(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration with every key, of JSON's plain types, and datasets by their own name."""
-    known = ["data", *DEFAULTS, SOURCE]
+    known = ["data", *DEFAULTS]
     for key in config:
         if key not in known:
             raise UserError(
                 f"a run has no setting {key!r}{did_you_mean(str(key), known)}; "
-                f"it has {', '.join(known[:-1])}"
+                f"it has {', '.join(known)}"
             )
     if not isinstance(config.get("data"), str):
         raise UserError(f"a run needs the name or path of its data, got {config.get('data')!r}")
@@ -134,7 +113,7 @@ def key_of(config: Mapping[str, Any]) -> str:
     work = dict(config)
     work["selector_options"] = _effective(config)
     work["model_options"] = _without_default_preset(config["model_options"])
-    if SOURCE in config:
+    if config["selector_source"]:
         path, _, name = config["selector"].rpartition(":")
         work["selector"] = f"{Path(path).name}:{name}"
     return hashlib.sha256(canonical(_numbers(work)).encode()).hexdigest()

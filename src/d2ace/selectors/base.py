@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from time import perf_counter
 from typing import Any, ClassVar, TypedDict
 
 import numpy as np
@@ -128,6 +129,8 @@ class Selector(Sampler[list[int]]):
         self._memory: Memory | None = None
         self._staging: Staging | None = None
         self._drawn: Tensor | None = None  # P of the epoch drawn last; None where it is uniform
+        self.recompute_seconds = 0.0
+        """Seconds that the probabilities of the epoch drawn last took."""
         self._dense_labels: Tensor | None = None
 
     # What a method provides -----------------------------------------------------------------
@@ -169,8 +172,10 @@ class Selector(Sampler[list[int]]):
         """The next epoch's batches (of an epoch resumed in its middle: the remaining ones)."""
         progress = self._progress
         if not progress.resuming:
+            start = perf_counter()
             selective = self._is_selective(progress.upcoming)
             self._drawn = self._checked_distribution(progress.upcoming) if selective else None
+            self.recompute_seconds = perf_counter() - start
             progress.begin()
         epoch = progress.drawn_epoch
         for batch in self._batches(epoch, progress.start()):
@@ -247,6 +252,11 @@ class Selector(Sampler[list[int]]):
         if not self._is_selective(epoch):
             return probability.uniform(self.n, self._home)
         return self._checked_distribution(epoch)
+
+    @property
+    def drawn_probabilities(self) -> Tensor | None:
+        """P [n], float64, of the epoch drawn last; None where that was a plain shuffle."""
+        return None if self._drawn is None else self._drawn.clone()
 
     @property
     @apart

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from d2ace.words import did_you_mean
@@ -26,10 +32,66 @@ SELECTORS: dict[str, type[Selector]] = {
 def make_selector(
     name: str, labels: inputs.Labels, features: inputs.Features = None, **options: Any
 ) -> Selector:
-    """The selector called ``name`` (a key of ``SELECTORS``), with its options."""
+    """The selector called ``name``, with its options.
+
+    ``name`` is a key of ``SELECTORS``, or says where a class of one's own is:
+    ``"package.module:Class"`` or ``"path/to/file.py:Class"``.
+    """
+    return find_selector(name)(labels, features, **options)
+
+
+def find_selector(name: str) -> type[Selector]:
+    """The class that ``name`` means; see :func:`make_selector`."""
+    if ":" in name:
+        return _own_selector(name)
     if name not in SELECTORS:
         raise ValueError(
             f"There is no selector {name!r}{did_you_mean(str(name), list(SELECTORS))}; "
-            f"choose from {', '.join(SELECTORS)}."
+            f"choose from {', '.join(SELECTORS)}, or name your own as package.module:Class or "
+            "file.py:Class."
         )
-    return SELECTORS[name](labels, features, **options)
+    return SELECTORS[name]
+
+
+def selector_file(name: str) -> Path | None:
+    """The file of a selector named ``path/to/file.py:Class``; None for all others."""
+    place = name.rpartition(":")[0]
+    return Path(place) if place.endswith(".py") else None
+
+
+def _own_selector(name: str) -> type[Selector]:
+    place, _, class_name = name.rpartition(":")
+    file = selector_file(name)
+    try:
+        module = import_module(place) if file is None else _module_of(file)
+    except (ImportError, OSError) as problem:
+        raise ValueError(
+            f"The selector {name!r} cannot be found ({problem}); write it as package.module:Class "
+            "or path/to/file.py:Class."
+        ) from problem
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type) or not issubclass(found, Selector):
+        raise ValueError(
+            f"{place} has no selector {class_name!r}; it must be a subclass of d2ace.Selector."
+        )
+    return found
+
+
+def _module_of(file: Path) -> ModuleType:
+    """Import a file under a name of its own, once."""
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {file}")
+    name = f"d2ace_own_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no Python file")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,125 @@
+"""One run of the protocol, from a dataset to its test metrics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from d2ace.data import MultiLabelData
+from d2ace.errors import UserError
+
+from .config import RunConfig
+from .folder import RunFolder
+from .problem import make_problem
+from .processes import launch, make_fabric
+from .result import RunResult
+from .run import Run, Watch
+
+__all__ = ["train", "train_config"]
+
+
+def train(
+    data: str | MultiLabelData,
+    model: str = "clif",
+    selector: str = "d2ace",
+    *,
+    out: str | Path | None = None,
+    resume: bool = True,
+    checkpoint_every: int | None = None,
+    devices: int = 1,
+    accelerator: str = "auto",
+    threads: int | None = None,
+    tensorboard: bool = False,
+    tune: bool = False,
+    watch: Watch | None = None,
+    **settings: Any,
+) -> RunResult:
+    """Train ``model`` on ``data`` with batches drawn by ``selector``, as the paper's protocol says.
+
+    Parameters
+    ----------
+    data : name, path or MultiLabelData
+    model, selector : str
+        Keys of ``MODELS`` and ``SELECTORS``; a selector of one's own is ``package.module:Class``
+        or ``path/to/file.py:Class``.
+    out : folder, optional
+        Checkpoints, the best weights and the result go there; with ``resume`` a run that was
+        interrupted goes on from there, and one that is finished is returned as it is.
+    checkpoint_every : int, optional
+        Save after so many steps, beside every epoch.
+    devices, accelerator
+        Processes on this machine, and what they run on ("auto", "cpu", "cuda", "mps").
+    threads : int, optional
+        Processor threads of torch for this run.
+    tensorboard : bool
+        Write event files to ``out/tensorboard``.
+    tune : bool
+        Try the paper's grid of hyperparameters and keep the best by validation score.
+    watch : function of a dict, optional
+        Called with the history entry of every finished epoch.
+    settings
+        Everything else a run is defined by (:class:`RunConfig`): ``fold``, ``folds``, ``seed``,
+        ``epochs``, ``batch_size``, ``warmup``, ``learning_rate``, ``weight_decay``,
+        ``validation``, ``monitor``, ``model_options``, ``selector_options``, ...
+
+    >>> result = d2ace.train("digits", "mlp", "d2ace", epochs=3)  # doctest: +SKIP
+    """
+    name = data if isinstance(data, str) else str(getattr(data, "name", data))
+    config = RunConfig.from_dict({"data": name, "model": model, "selector": selector, **settings})
+    given = None if isinstance(data, str) else data
+    running: dict[str, Any] = {
+        "resume": resume,
+        "checkpoint_every": checkpoint_every,
+        "devices": devices,
+        "accelerator": accelerator,
+        "threads": threads,
+        "tensorboard": tensorboard,
+        "watch": watch,
+    }
+    if tune:
+        from .tuning import tuned
+
+        return tuned(config, given, out, running)
+    return train_config(config, given, out=out, **running)
+
+
+def train_config(
+    config: RunConfig,
+    data: MultiLabelData | None = None,
+    *,
+    out: str | Path | None = None,
+    resume: bool = True,
+    checkpoint_every: int | None = None,
+    devices: int = 1,
+    accelerator: str = "auto",
+    threads: int | None = None,
+    tensorboard: bool = False,
+    watch: Watch | None = None,
+) -> RunResult:
+    """:func:`train` for a configuration; ``data`` replaces what it names."""
+    if checkpoint_every is not None and checkpoint_every < 1:
+        raise UserError(f"checkpoint_every is {checkpoint_every}; it must be 1 or more steps.")
+    if threads is not None and threads < 1:
+        raise UserError(f"threads is {threads}; it must be 1 or more.")
+    if out is None and (tensorboard or checkpoint_every):
+        raise UserError("Checkpoints and event files need a folder; name one with out.")
+    folder = None if out is None else RunFolder(Path(out), config)
+    if folder is not None:
+        if not resume:
+            folder.clear()
+        done = folder.finished()
+        if done is not None:
+            return done
+    fabric = make_fabric(devices, accelerator, config.precision)
+    started = perf_counter()
+    problem = make_problem(config, data)
+    if folder is not None:
+        folder.open()
+        if tensorboard:
+            from .views import EventFiles, together
+
+            watch = together(watch, EventFiles(folder.path / "tensorboard"))
+    run = Run(config, problem, folder, checkpoint_every, threads, watch, perf_counter() - started)
+    return RunResult.from_dict(json.loads(launch(fabric, run)))

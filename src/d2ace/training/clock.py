@@ -1,0 +1,36 @@
+"""Where the seconds of a run go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+__all__ = ["PARTS", "Clock"]
+
+PARTS = ("recompute", "draw", "observe", "train", "evaluation")
+
+
+class Clock:
+    """Adds up wall-clock seconds by part.
+
+    On an accelerator work is only queued, so a part counts what the host waited for it; whole
+    epochs are right because an epoch ends with reading the loss.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(PARTS, 0.0)
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Count the time inside as ``name``."""
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] += perf_counter() - start
+
+    def move(self, seconds: float, source: str, target: str) -> None:
+        """Count some of one part's seconds as another's."""
+        self.seconds[source] -= seconds
+        self.seconds[target] += seconds

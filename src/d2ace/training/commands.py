@@ -1,0 +1,195 @@
+"""``d2ace train`` and ``d2ace predict``."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from d2ace.data import load
+from d2ace.errors import RunError, UserError
+from d2ace.evaluation import METRICS
+
+from .api import train_config
+from .config import RunConfig
+from .result import RunResult
+from .saved import load_run
+from .tuning import tuned
+from .views import Lines, LiveView
+
+__all__ = ["predict", "train"]
+
+_DEFAULTS = RunConfig(data="")
+Setting = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="An option of it; may be given several times."),
+]
+
+
+def train(
+    data: Annotated[str, typer.Argument(help="Name of a dataset, or a data file.")],
+    model: Annotated[str, typer.Option(help="mlp, clif, dela or paca.")] = _DEFAULTS.model,
+    selector: Annotated[
+        str, typer.Option(help="A method (see: d2ace methods), or your own as file.py:Class.")
+    ] = _DEFAULTS.selector,
+    model_option: Setting = None,
+    selector_option: Setting = None,
+    fold: Annotated[int, typer.Option(help="Test fold, from 0.")] = _DEFAULTS.fold,
+    folds: Annotated[int, typer.Option(help="Number of folds.")] = _DEFAULTS.folds,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = _DEFAULTS.seed,
+    epochs: Annotated[int, typer.Option(help="Epochs.")] = _DEFAULTS.epochs,
+    batch_size: Annotated[
+        int, typer.Option(help="Rows in a batch of each process.")
+    ] = _DEFAULTS.batch_size,
+    warmup: Annotated[
+        int, typer.Option(help="First epochs: random batches, rising learning rate.")
+    ] = _DEFAULTS.warmup,
+    learning_rate: Annotated[float, typer.Option(help="Adam's.")] = _DEFAULTS.learning_rate,
+    weight_decay: Annotated[float, typer.Option(help="Adam's.")] = _DEFAULTS.weight_decay,
+    validation: Annotated[
+        float, typer.Option(help="Share of the training fold to validate on.")
+    ] = _DEFAULTS.validation,
+    monitor: Annotated[
+        str, typer.Option(help="Validation metric that chooses the epoch.")
+    ] = _DEFAULTS.monitor,
+    min_positives: Annotated[
+        int, typer.Option(help="Drop labels with fewer positive rows.")
+    ] = _DEFAULTS.min_positives,
+    repair: Annotated[bool, typer.Option(help="Realign the labels of the rcv1 subsets.")] = False,
+    protocol: Annotated[
+        str, typer.Option(help="Preparation: paper or reference.")
+    ] = _DEFAULTS.protocol,
+    epoch_loss: Annotated[
+        bool, typer.Option(help="Also the loss of all training rows after every epoch.")
+    ] = False,
+    record: Annotated[bool, typer.Option(help="Record case studies to record.npz.")] = False,
+    precision: Annotated[
+        str, typer.Option(help="32-true, 64-true, bf16-mixed or 16-mixed.")
+    ] = _DEFAULTS.precision,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for checkpoints, weights and the result.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option(help="Go on with the run in the folder, or start it over.")
+    ] = True,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(help="Save after so many steps, beside every epoch.")
+    ] = None,
+    devices: Annotated[int, typer.Option(help="Processes on this machine.")] = 1,
+    accelerator: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="Processor threads of each process.")] = None,
+    tensorboard: Annotated[bool, typer.Option(help="Event files in OUT/tensorboard.")] = False,
+    tune: Annotated[
+        bool, typer.Option(help="Search the paper's grid on the validation rows.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train a model with batches drawn by a selector, as the paper's protocol says."""
+    arguments = {name: value for name, value in locals().items() if hasattr(_DEFAULTS, name)}
+    config = RunConfig.from_dict(
+        arguments
+        | {
+            "model_options": _options("model-option", model_option),
+            "selector_options": _options("selector-option", selector_option),
+        }
+    )
+    running: dict[str, Any] = {
+        "resume": resume,
+        "checkpoint_every": checkpoint_every,
+        "devices": devices,
+        "accelerator": accelerator,
+        "threads": threads,
+        "tensorboard": tensorboard,
+    }
+    console = Console(stderr=True)
+    with ExitStack() as stack:
+        if console.is_terminal and devices == 1 and not tune:
+            running["watch"] = stack.enter_context(LiveView(config, console))
+        else:
+            running["watch"] = Lines(config)
+        if tune:
+            result = tuned(config, None, out, running)
+        else:
+            result = train_config(config, out=out, **running)
+    if as_json:
+        print(result.to_json())
+    else:
+        _show(result, out)
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="The out folder of a finished run.")],
+    data: Annotated[str, typer.Argument(help="Name of a dataset, or a data file, with new rows.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="CSV file (default: standard output).")
+    ] = None,
+) -> None:
+    """Predict the probability of every label for the rows of a dataset, as CSV."""
+    saved = load_run(run)
+    probabilities = saved.predict_proba(load(data).X)
+    try:
+        with ExitStack() as stack:
+            stream = (
+                sys.stdout
+                if output is None
+                else stack.enter_context(output.open("w", newline="", encoding="utf-8"))
+            )
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(["row", *saved.label_names])
+            writer.writerows(
+                [number, *(f"{value:.6g}" for value in row)]
+                for number, row in enumerate(probabilities.tolist())
+            )
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        raise RunError(
+            f"{output} could not be written ({problem.strerror or problem}); choose another file."
+        ) from problem
+
+
+def _options(option: str, given: list[str] | None) -> dict[str, Any]:
+    """``NAME=VALUE`` words as a dictionary; values are read as JSON where they are JSON."""
+    options: dict[str, Any] = {}
+    for word in given or []:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            raise UserError(f"--{option} {word} is not of the form NAME=VALUE.")
+        try:
+            options[name.replace("-", "_")] = json.loads(text)
+        except ValueError:
+            options[name.replace("-", "_")] = text
+    return options
+
+
+def _show(result: RunResult, out: Path | None) -> None:
+    config, console = result.config, Console()
+    sizes = result.dataset
+    console.print(
+        f"[bold]{config['data']}[/bold]: {sizes['train']} training, {sizes['validation']} "
+        f"validation and {sizes['test']} test rows, {sizes['features']} features, "
+        f"{sizes['labels']} labels; {config['model']} with {config['selector']}",
+        highlight=False,
+    )
+    table = Table("metric", box=None, pad_edge=False, header_style="bold")
+    for heading in (f"validation (epoch {result.best_epoch})", "test"):
+        table.add_column(heading, justify="right")
+    for name, metric in METRICS.items():
+        arrow = "↑" if metric.higher_is_better else "↓"
+        values = (f"{split[name]:.4f}" for split in (result.validation, result.test))
+        table.add_row(f"{metric.title} {arrow}", *values)
+    console.print(table)
+    skipped = result.undefined["test"]
+    if skipped:
+        console.print(f"{skipped} label(s) with one class in the test rows do not count in means.")
+    seconds = ", ".join(f"{part} {value:.1f}" for part, value in result.seconds.items())
+    console.print(f"seconds: {seconds}", highlight=False)
+    if out is not None:
+        console.print(f"saved in {out}", highlight=False, soft_wrap=True)

@@ -1,0 +1,153 @@
+"""What defines a run: everything that can change its numbers, as plain values."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from d2ace.data.prepare import PROTOCOLS
+from d2ace.errors import UserError
+from d2ace.evaluation import METRICS
+from d2ace.models import MODELS
+from d2ace.selectors.registry import find_selector, selector_file
+from d2ace.words import did_you_mean
+
+__all__ = ["PRECISIONS", "RunConfig"]
+
+PRECISIONS = ("32-true", "64-true", "bf16-mixed", "16-mixed")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run of the protocol; the defaults are the paper's.
+
+    Two runs with the same configuration on the same machine end with the same numbers, bit for
+    bit. Where a run writes, what it shows and how often it saves is not part of it.
+    """
+
+    data: str
+    model: str = "clif"
+    selector: str = "d2ace"
+    model_options: dict[str, Any] = field(default_factory=dict)
+    selector_options: dict[str, Any] = field(default_factory=dict)
+    fold: int = 0
+    folds: int = 5
+    seed: int = 0
+    epochs: int = 100
+    batch_size: int = 128
+    warmup: int = 10
+    learning_rate: float = 1e-4
+    weight_decay: float = 1e-4
+    validation: float = 0.1
+    monitor: str = "macro_auc"
+    min_positives: int = 21
+    repair: bool = False
+    protocol: str = "paper"
+    epoch_loss: bool = False
+    record: bool = False
+    precision: str = "32-true"
+    selector_source: str | None = None
+    """SHA-256 of the file of a selector of one's own: other code is another run."""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data."""
+        for name, least in _WHOLE_NUMBERS.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise UserError(f"{name} is {value!r}; it must be a whole number from {least} up.")
+        if self.fold >= self.folds:
+            raise UserError(
+                f"fold is {self.fold}, but with folds={self.folds} they are numbered "
+                f"0 to {self.folds - 1}."
+            )
+        for name, (low, high) in _NUMBERS.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise UserError(f"{name} is {value!r}; it must be a number.")
+            if not low < value < high and not (name == "weight_decay" and value == 0):
+                raise UserError(f"{name} is {value!r}; it must lie between {low} and {high}.")
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise UserError(
+                    f"{name} is {value!r}{did_you_mean(str(value), list(choices))}; "
+                    f"choose from {', '.join(choices)}."
+                )
+        for name in ("model_options", "selector_options"):
+            _refuse_unplain(name, getattr(self, name))
+        try:
+            find_selector(self.selector)
+        except ValueError as problem:
+            raise UserError(str(problem)) from problem
+        file = selector_file(self.selector)
+        if file is not None and self.selector_source is None:
+            source = hashlib.sha256(file.read_bytes()).hexdigest()
+            object.__setattr__(self, "selector_source", source)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
+        """The configuration with these values; what is not given takes its default."""
+        known = [item.name for item in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise UserError(
+                    f"There is no setting {name!r}{did_you_mean(str(name), known)}; "
+                    f"a run has {', '.join(known)}."
+                )
+        if "data" not in values:
+            raise UserError("A run needs data: the name of a dataset or the path of a file.")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values only, the defaults included."""
+        return asdict(self)
+
+    @property
+    def key(self) -> str:
+        """A fingerprint: equal exactly where two configurations are."""
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+_WHOLE_NUMBERS = {
+    "fold": 0,
+    "folds": 2,
+    "seed": 0,
+    "epochs": 1,
+    "batch_size": 1,
+    "warmup": 0,
+    "min_positives": 0,
+}
+_NUMBERS = {
+    "learning_rate": (0.0, float("inf")),
+    "weight_decay": (0.0, float("inf")),
+    "validation": (0.0, 1.0),
+}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "model": tuple(MODELS),
+    "monitor": tuple(METRICS),
+    "protocol": PROTOCOLS,
+    "precision": PRECISIONS,
+}
+
+
+def _refuse_unplain(name: str, options: Any) -> None:
+    """Options are stored as JSON, so they must survive it unchanged."""
+    try:
+        same = isinstance(options, dict) and json.loads(json.dumps(options)) == _listed(options)
+    except (TypeError, ValueError):
+        same = False
+    if not same:
+        raise UserError(
+            f"{name} is {options!r}; it must be a dictionary of plain values "
+            "(numbers, text, lists), so that a run can be repeated from its file."
+        )
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    return [_listed(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,52 @@
+"""SIGTERM and SIGINT as a question that is asked between two steps."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+from d2ace.errors import RunError
+
+__all__ = ["Interruption", "RunInterrupted"]
+
+
+class RunInterrupted(RunError):
+    """A run was asked to end and has saved where it stands."""
+
+    def __init__(self, signum: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.signum = signum
+
+
+class Interruption:
+    """While entered, the two signals only raise a flag; a second one acts as it always did."""
+
+    _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self) -> None:
+        self.signum: int | None = None
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        if threading.current_thread() is threading.main_thread():  # only it may set handlers
+            self._previous = {each: signal.signal(each, self._note) for each in self._SIGNALS}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._restore()
+
+    def _note(self, signum: int, frame: FrameType | None) -> None:
+        self.signum = signum
+        self._restore()
+
+    def _restore(self) -> None:
+        for each, handler in self._previous.items():
+            signal.signal(each, handler)
+        self._previous = {}

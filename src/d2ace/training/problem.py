@@ -1,0 +1,167 @@
+"""From a dataset to the rows of one run: prepared, split into folds, scaled by training rows."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from d2ace.data import (
+    DataError,
+    MultiLabelData,
+    Scaler,
+    folds,
+    load,
+    prepare,
+    protocol_folds,
+    validation_split,
+)
+from d2ace.errors import UserError
+
+from .config import RunConfig
+
+__all__ = ["Problem", "Rows", "Split", "make_problem"]
+
+Ints = npt.NDArray[np.int64]
+_DENSE_BYTES = 2**31  # features up to this size are kept dense, on the device of the model
+
+
+class Rows:
+    """Features that give batches of rows as dense tensors, whatever they are stored as."""
+
+    def __init__(self, X: Any) -> None:
+        sparse = sp.issparse(X)
+        if sparse and 4 * X.shape[0] * X.shape[1] <= _DENSE_BYTES:
+            X, sparse = X.toarray(), False
+        self._csr = X if sparse else None
+        self._dense = None if sparse else torch.from_numpy(np.ascontiguousarray(X, np.float32))
+        self._device = torch.device("cpu")
+
+    def __len__(self) -> int:
+        return int((self._csr if self._dense is None else self._dense).shape[0])  # type: ignore[union-attr]
+
+    def to(self, device: torch.device) -> Rows:
+        """Give rows on ``device`` from now on."""
+        self._device = device
+        if self._dense is not None:
+            self._dense = self._dense.to(device)
+        return self
+
+    def take(self, rows: Tensor | slice) -> Tensor:
+        """Rows [b, d] on the device."""
+        if self._dense is not None:
+            return self._dense[rows]
+        picked = self._csr[rows if isinstance(rows, slice) else rows.cpu().numpy()]  # type: ignore[index]
+        return torch.from_numpy(picked.toarray()).to(self._device)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Some rows of a dataset; ``rows`` are their numbers in the prepared data."""
+
+    X: Any
+    Y: sp.csr_matrix
+    rows: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What one run trains, validates and tests on, features scaled by the training rows."""
+
+    name: str
+    train: Split
+    validation: Split
+    test: Split
+    scaler: Scaler | None
+    features: Ints
+    """Numbers, in the loaded data, of the features that are used."""
+    feature_names: tuple[str, ...]
+    """Names of all features of the loaded data."""
+    label_names: tuple[str, ...]
+    digest: str
+    """A fingerprint of the rows, so that a run never goes on with other data."""
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Name and sizes, as a result records them."""
+        return {
+            "name": self.name,
+            "features": int(self.train.X.shape[1]),
+            "labels": len(self.label_names),
+            "train": len(self.train.rows),
+            "validation": len(self.validation.rows),
+            "test": len(self.test.rows),
+        }
+
+
+def make_problem(config: RunConfig, data: MultiLabelData | None = None) -> Problem:
+    """Load (unless ``data`` is given), prepare, split and scale as ``config`` says.
+
+    The folds are the published ones where the dataset has some, otherwise five-fold iterative
+    stratification with seed 0: every seed of a run sees the same folds. The validation rows, a
+    stratified share of the training fold, differ from seed to seed.
+    """
+    if data is None:
+        data = load(config.data, repair=config.repair)
+    prepared = prepare(data, config.protocol, min_positives=config.min_positives)
+    kept = prepared.data
+    if kept.n < 2 * config.folds:
+        raise UserError(
+            f"{kept.name} has {kept.n} rows after preparation, too few for {config.folds} folds "
+            "with a test and a validation part each; use fewer folds or more data."
+        )
+    fold_rows, test = _folds(config, kept)[config.fold]
+    train, validation = validation_split(
+        kept.Y, fold_rows, share=config.validation, seed=config.seed
+    )
+    for rows, part in ((train, "training"), (validation, "validation"), (test, "test")):
+        if not len(rows):
+            raise UserError(
+                f"fold {config.fold} of {kept.name} leaves no {part} rows of {kept.n}; use fewer "
+                "folds or another validation share."
+            )
+    scaler = None if config.protocol == "reference" else Scaler.fit(kept.X, train)
+    X = kept.X if scaler is None else scaler.transform(kept.X)
+    Y = sp.csr_matrix(kept.Y, dtype=np.float32)
+    splits = [Split(X[rows], Y[rows], np.asarray(rows)) for rows in (train, validation, test)]
+    return Problem(
+        name=kept.name,
+        train=splits[0],
+        validation=splits[1],
+        test=splits[2],
+        scaler=scaler,
+        features=prepared.features,
+        feature_names=tuple(data.feature_names),
+        label_names=tuple(kept.label_names),
+        digest=_digest(splits),
+    )
+
+
+def _folds(config: RunConfig, data: MultiLabelData) -> list[tuple[Ints, Ints]]:
+    if config.folds == 5:
+        try:
+            return protocol_folds(data.name, data.Y).folds()
+        except DataError:  # no published folds for this dataset as it was prepared here
+            pass
+    return folds(data.Y, n_splits=config.folds, seed=0)
+
+
+def _digest(splits: list[Split]) -> str:
+    digest = hashlib.sha256()
+    for split in splits:
+        digest.update(split.rows.astype("<i8").tobytes())
+        for matrix in (split.X, split.Y):
+            parts = (
+                (matrix.indptr.astype("<i8"), matrix.indices.astype("<i8"), matrix.data)
+                if sp.issparse(matrix)
+                else (matrix,)
+            )
+            for part in parts:
+                digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,199 @@
+"""A run in one process: set up or go on, train, save, and end with the test metrics."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from d2ace.evaluation import Evaluation
+
+from .clock import PARTS
+from .config import RunConfig
+from .folder import RunFolder
+from .interruption import Interruption, RunInterrupted
+from .problem import Problem
+from .processes import any_process
+from .result import RunResult, environment
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+    from .loop import Loop
+
+__all__ = ["Run", "Watch"]
+
+Watch = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class Run:
+    """What every process of a run does; plain values, so that it can be sent to new processes."""
+
+    config: RunConfig
+    problem: Problem
+    folder: RunFolder | None
+    checkpoint_every: int | None
+    threads: int | None
+    watch: Watch | None
+    prepared: float = 0.0
+    """Seconds that making the problem took."""
+
+    def __call__(self, fabric: Fabric) -> str:
+        """Train to the end; the result as JSON, which every kind of process can hand back."""
+        with ExitStack() as stack:
+            devices = [fabric.device] if fabric.device.type == "cuda" else []
+            stack.enter_context(torch.random.fork_rng(devices))
+            stack.enter_context(_threads(self.threads or _fair_share(fabric)))
+            return self._run(fabric).to_json()
+
+    def _run(self, fabric: Fabric) -> RunResult:
+        from .loop import Loop
+
+        started, spent, problem = time.perf_counter(), _Spent(), self.problem
+        loop = Loop(self.config, problem, fabric)
+        best: dict[str, Any] | None = None
+        if self.folder is not None:
+            saved = self.folder.load(problem.digest)
+            if saved is not None:
+                loop.load_state_dict(saved["loop"])
+                spent = _Spent(**saved["spent"])
+                if loop.best_epoch:
+                    best = self.folder.load_best(loop.best_epoch)["weights"]
+        spent.setup += self.prepared + time.perf_counter() - started
+        with Interruption() if self.folder is not None else _Uninterrupted() as asked:
+            while not loop.finished:
+                best = self._epoch(loop, spent, asked) or best
+        assert best is not None  # noqa: S101 - the first epoch is the best so far
+        loop.model.load_state_dict(best)
+        tested = time.perf_counter()
+        outcome = loop.test()
+        spent.test += time.perf_counter() - tested
+        result = _result(loop, fabric, outcome, spent)
+        if self.folder is not None and fabric.is_global_zero:
+            recorder = loop.recorder
+            record = None if recorder is None else recorder.file(loop.draw_counts)
+            self.folder.finish(result, record)
+        fabric.barrier()
+        return result
+
+    def _epoch(self, loop: Loop, spent: _Spent, asked: Any) -> dict[str, Any] | None:
+        """One epoch, saved; the weights after it if it is the best so far."""
+        alone = loop.fabric.world_size == 1
+        for position in loop.train_epoch():
+            due = self.checkpoint_every is not None and position % self.checkpoint_every == 0
+            if position < len(loop.shared.selector) and (due or (alone and asked.signum)):
+                # several processes must agree to stop, and do so where they save
+                signum = any_process(loop.fabric, asked.signum or 0)
+                self._save(loop, spent)
+                self._stop_if(signum, loop)
+        entry = loop.end_epoch()
+        weights = None
+        if loop.best_epoch == entry["epoch"]:
+            weights = {name: value.clone() for name, value in loop.model.state_dict().items()}
+            if self.folder is not None and loop.fabric.is_global_zero:
+                self.folder.save_best(entry["epoch"], _restorable(loop, weights))
+        if self.folder is not None:
+            self._save(loop, spent)
+        if self.watch is not None and loop.fabric.is_global_zero:
+            self.watch(entry)
+        if not loop.finished:
+            self._stop_if(any_process(loop.fabric, asked.signum or 0), loop)
+        return weights
+
+    def _save(self, loop: Loop, spent: _Spent) -> None:
+        state = loop.state_dict()
+        if self.folder is not None and loop.fabric.is_global_zero:
+            self.folder.save(state, spent.so_far(), self.problem.digest)
+
+    def _stop_if(self, signum: int, loop: Loop) -> None:
+        if signum and self.folder is not None:
+            raise RunInterrupted(
+                signum,
+                f"Stopped by {signal.Signals(signum).name} in epoch {loop.epoch} of "
+                f"{self.config.epochs}; the same command goes on from {self.folder.path}.",
+            )
+
+
+class _Uninterrupted:
+    """In place of :class:`Interruption` where nothing could be saved: signals act as always."""
+
+    signum = None
+
+    def __enter__(self) -> _Uninterrupted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class _Spent:
+    """Seconds outside the epochs, and processor seconds, over all parts of an interrupted run."""
+
+    def __init__(self, setup: float = 0.0, test: float = 0.0, cpu: float = 0.0) -> None:
+        self.setup, self.test = setup, test
+        self._before = cpu - time.process_time()
+
+    @property
+    def cpu(self) -> float:
+        return self._before + time.process_time()
+
+    def so_far(self) -> dict[str, float]:
+        return {"setup": self.setup, "test": self.test, "cpu": self.cpu}
+
+
+def _result(loop: Loop, fabric: Fabric, outcome: Evaluation, spent: _Spent) -> RunResult:
+    parts = {part: sum(entry["seconds"][part] for entry in loop.history) for part in PARTS}
+    parts["evaluation"] += spent.test
+    best = loop.history[loop.best_epoch - 1]
+    return RunResult(
+        config=loop.config.to_dict(),
+        environment=environment(fabric.world_size, fabric.device.type),
+        dataset=loop.problem.sizes,
+        best_epoch=loop.best_epoch,
+        validation=best["validation"],
+        test=outcome.values,
+        undefined={"validation": best["undefined"], "test": outcome.undefined},
+        seconds={"setup": spent.setup, **parts, "total": spent.setup + sum(parts.values())},
+        cpu_seconds=spent.cpu,
+        history=loop.history,
+    )
+
+
+def _restorable(loop: Loop, weights: dict[str, Any]) -> dict[str, Any]:
+    """All that predictions on new rows need, without the training data."""
+    problem, scaler = loop.problem, loop.problem.scaler
+    return {
+        "config": json.dumps(loop.config.to_dict()),
+        "weights": weights,
+        "scaler": scaler
+        and {name: torch.from_numpy(value) for name, value in scaler.state_dict().items()},
+        "features": torch.from_numpy(problem.features),
+        "feature_names": list(problem.feature_names),
+        "label_names": list(problem.label_names),
+    }
+
+
+def _fair_share(fabric: Fabric) -> int | None:
+    """Threads for one of several processes on the processor; None leaves torch's choice."""
+    if fabric.world_size == 1 or fabric.device.type != "cpu":
+        return None
+    return max(1, torch.get_num_threads() // fabric.world_size)
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """Use ``count`` threads inside, and as many as before afterwards."""
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,96 @@
+"""The paper's grids of hyperparameters, searched on validation rows only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from d2ace.data import MultiLabelData
+from d2ace.errors import UserError
+from d2ace.evaluation import METRICS
+
+from .api import train_config
+from .config import RunConfig
+from .files import make_folder, write_whole
+from .result import RunResult
+
+__all__ = ["MODEL_GRIDS", "SELECTOR_GRIDS", "tuned"]
+
+_DECADES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+
+MODEL_GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
+    "clif": {"e": (64, 128, 256), "lam": _DECADES},
+    "dela": {"beta": _DECADES},
+    "paca": {"alpha": (1, 2, 5, 10, 20, 50), "gamma": _DECADES[1:]},
+}
+SELECTOR_GRIDS: dict[str, dict[str, tuple[float, ...]]] = {"d2ace": {"neighbors": (4, 5, 6, 7, 8)}}
+
+
+def tuned(
+    config: RunConfig,
+    data: MultiLabelData | None,
+    out: str | Path | None,
+    running: dict[str, Any],
+) -> RunResult:
+    """The best run of the grid by validation score; its ``tuning`` lists all that were tried.
+
+    First the model's hyperparameters, every combination; then, with the best of them, K of the
+    selector. Options given explicitly stay as they are. With ``out`` every run has a folder of its
+    own in ``out/tune``, so that an interrupted search goes on, and the best one is copied to
+    ``out``.
+    """
+    models = _open(MODEL_GRIDS.get(config.model, {}), config.model_options)
+    selectors = _open(SELECTOR_GRIDS.get(config.selector, {}), config.selector_options)
+    if not models and not selectors:
+        raise UserError(
+            f"There is nothing to tune for model {config.model!r} with selector "
+            f"{config.selector!r}: the paper's grids cover {', '.join(MODEL_GRIDS)} and "
+            f"{', '.join(SELECTOR_GRIDS)}, and options given explicitly stay as they are."
+        )
+    tried: list[dict[str, Any]] = []
+    best: tuple[float, RunResult, Path | None] | None = None
+    for field, grid in (("model_options", models), ("selector_options", selectors)):
+        start = config if best is None else RunConfig.from_dict(best[1].config)
+        for values in _combinations(grid):
+            change: dict[str, Any] = {field: {**getattr(start, field), **values}}
+            candidate = replace(start, **change)
+            place = None if out is None else Path(out) / "tune" / _folder_name(values)
+            result = train_config(candidate, data, out=place, **running)
+            value = result.validation[config.monitor]
+            tried.append({field: values, "validation": value, "epoch": result.best_epoch})
+            score = value * (1 if METRICS[config.monitor].higher_is_better else -1)
+            if best is None or (not math.isnan(score) and not score <= best[0]):
+                best = (score, result, place)
+    assert best is not None  # noqa: S101 - one of the two grids has an entry
+    chosen = replace(best[1], tuning=tried)
+    if out is not None and best[2] is not None:
+        _copy(best[2], Path(out), chosen)
+    return chosen
+
+
+def _open(
+    grid: Mapping[str, tuple[float, ...]], given: Mapping[str, Any]
+) -> dict[str, tuple[float, ...]]:
+    return {name: values for name, values in grid.items() if name not in given}
+
+
+def _combinations(grid: Mapping[str, tuple[float, ...]]) -> list[dict[str, float]]:
+    if not grid:
+        return []
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+
+def _folder_name(values: Mapping[str, float]) -> str:
+    return ",".join(f"{name}={value:g}" for name, value in values.items())
+
+
+def _copy(source: Path, target: Path, result: RunResult) -> None:
+    make_folder(target)
+    for name in ("run.json", "best.pt", "record.npz"):
+        if (source / name).exists():
+            write_whole(target / name, (source / name).read_bytes())
+    write_whole(target / "result.json", result.to_json().encode())
