@@ -35,9 +35,8 @@ GAIN = {
 }
 COST = {"random": 0.0, "ml_unc": 0.09, "hard_imb": 0.04, "d2ace": 0.035}
 LABELS = ["sun", "turn", "sea & sky", "<b>bold</b>", "trees"]
-MARKED = "<script>alert(1)</script> & co"
-"""A dataset's name that must be shown and never run."""
-EVIL_LABEL = "<img src=x onerror=alert(1)>"
+MARKED = "<img src=x onerror=alert(1)> & co"
+"""A dataset's name that must be shown as it is."""
 
 
 def rng(*words: Any) -> np.random.Generator:

@@ -46,7 +46,7 @@ def times(name: str, comparison: Comparison) -> Table:
         columns=[
             "Dataset",
             "Method",
-            *[part_title for part_title, _, _ in style.PARTS.values()],
+            *[part_title for part_title, _ in style.PARTS.values()],
             "Total",
             f"× {BASELINE}",
         ],
@@ -79,11 +79,12 @@ def targets(name: str, comparison: Comparison) -> Table | None:
             # More than half must arrive for a median that counts the others as "never".
             often = 2 * len(hits) > len(reached)
             epoch, second = (_median(hits, len(reached), part) if often else None for part in (0, 1))
-            note = f"{len(hits)} of {counted(len(reached), 'run')}" if reached else ""
+            note = f"{len(hits)} of {len(reached)}" if reached else ""
+            spread = ""
             if second is not None and not np.isnan(second):
-                note = f"{second:.1f} s, {note}"
-            text = "–" if not reached else "not reached" if epoch is None else f"{epoch:g}"
-            row.append(Cell(text, epoch, note=note))
+                spread = f"{second:.1f} s"
+            text = "–" if not reached else "never" if epoch is None else f"{epoch:g}"
+            row.append(Cell(text, epoch, spread=spread, note=note))
             data.append(
                 {
                     "dataset": dataset,
@@ -103,7 +104,7 @@ def targets(name: str, comparison: Comparison) -> Table | None:
         caption=(
             f"Epochs, and seconds without evaluation, until a run's validation score is as good as "
             f"the best of {BASELINE}'s run with the same fold and seed. The median over runs, one "
-            "that never gets there counting as never; “not reached” where half or more do not."
+            "that never gets there counting as never; “never” where half or more do not. Below, how many of the runs got there."
         ),
         columns=["Dataset", *comparison.methods],
         rows=rows,

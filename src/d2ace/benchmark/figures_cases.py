@@ -62,14 +62,13 @@ def deciles(
             axes.set_visible(False)
         for axes, (method, share) in zip(panels.flat, mean.items(), strict=False):
             begin = np.zeros(GROUPS)
-            for tier, (label, (colour, hatch)) in enumerate(style.TIERS.items()):
+            for tier, (label, colour) in enumerate(style.TIERS.items()):
                 axes.bar(
                     np.arange(1, GROUPS + 1),
                     100 * share[:, tier],
                     bottom=begin,
                     width=0.82,
                     color=colour,
-                    hatch=hatch,
                     edgecolor=style.INK,
                     linewidth=0.5,
                     label=f"{label} {PROPERTIES[what]}",
@@ -80,8 +79,10 @@ def deciles(
             axes.tick_params(labelbottom=True, labelleft=True)
             axes.grid(visible=False, axis="x")
             axes.set_ylim(0, 100)
-        picture.supxlabel("Tenth of the rows, most probable first", fontsize=9)
-        picture.supylabel("Share of rows (%)", fontsize=9)
+        for axes in panels.flat[max(0, len(mean) - columns) : len(mean)]:
+            axes.set_xlabel("Tenth, most probable first")
+        for axes in panels[:, 0]:
+            axes.set_ylabel("Share of rows (%)")
         legend_below(picture, panels[0, 0], columns=3)
         return picture
 

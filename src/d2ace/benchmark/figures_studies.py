@@ -92,44 +92,39 @@ def variant_title(variant: str) -> str:
     return plain(f"{variant}  {VARIANTS[variant]}" if variant in VARIANTS else variant)
 
 
-def option_curve(name: str, sweep: Sweep) -> Figure:
+def option_curve(name: str, sweep: Sweep, metric: str) -> Figure:
     """Scores over the values of one option."""
-    (option,) = sweep.options
-    shown = axis_title(option)
+    title = METRICS[metric].title
+    shown = axis_title(sweep.options)
     values = [value for (value,) in sweep.points]
+    scores = [_scores(runs, metric) for runs in sweep.points.values()]
+    means = [float(one.mean()) if one.size else float("nan") for one in scores]
+    look = {"macro_auc": ("#1062ad", "o"), "macro_f1": ("#dd4b10", "s")}
 
     def draw() -> Canvas:
-        picture = canvas(height=4.4)
-        panels = picture.subplots(len(CURVES), 1, sharex=True)
+        picture = canvas(height=2.9)
+        axes = picture.subplots()
         places = _places(values)
-        for axes, metric, colour, marker in zip(
-            panels, CURVES, ("#1062ad", "#dd4b10"), ("o", "s"), strict=True
-        ):
-            scores = [_scores(runs, metric) for runs in sweep.points.values()]
-            mean = np.array([one.mean() if one.size else np.nan for one in scores])
-            spread = [one.std(ddof=1) if one.size > 1 else 0.0 for one in scores]
-            axes.errorbar(
-                places, mean, yerr=spread, color=colour, marker=marker, capsize=2.5, elinewidth=0.9
-            )
-            axes.set_ylabel(METRICS[metric].title)
-            axes.margins(x=0.06)
-        panels[-1].set_xticks(places, [plain(_tick(value)) for value in values])
-        panels[-1].set_xlabel(shown)
+        colour, marker = look[metric]
+        spread = [one.std(ddof=1) if one.size > 1 else 0.0 for one in scores]
+        axes.errorbar(
+            places, means, yerr=spread, color=colour, marker=marker, capsize=2.5, elinewidth=0.9
+        )
+        axes.set_xticks(places, [plain(_tick(value)) for value in values])
+        axes.set_xlabel(shown)
+        axes.set_ylabel(title)
+        axes.margins(x=0.06)
         return picture
 
-    listed = "; ".join(
-        f"{METRICS[metric].title} "
-        + ", ".join(
-            f"{_tick(value)}: {_mean(runs, metric):.4f}" for (value,), runs in sweep.points.items()
-        )
-        for metric in CURVES
+    listed = ", ".join(
+        f"{_tick(value)}: {mean:.4f}" for value, mean in zip(values, means, strict=True)
     )
     return Figure(
         name=name,
-        title=f"{shown}, {sweep.model} on {sweep.dataset}",
-        caption=f"Mean test scores for each value of {shown}; bars are ± one standard deviation "
-        f"over the runs. {_even_spacing(values)}".strip(),
-        alt=f"Curves over {shown}: {listed}.",
+        title=f"{title} over {shown}, {sweep.model} on {sweep.dataset}",
+        caption=f"Mean test {title} for each value; bars are ± one standard deviation over the "
+        f"runs. {_even_spacing(values)}".strip(),
+        alt=f"Curve of {title} over {shown}: {listed}.",
         draw=draw,
     )
 
@@ -185,10 +180,9 @@ def option_map(name: str, sweep: Sweep, metric: str) -> Figure:
         f"({_tick(row)}, {_tick(column)}) {_mean(runs, metric):.4f}"
         for (row, column), runs in points.items()
     )
-    what = "Mixing schedule" if sweep.options == ("mix",) else " and ".join(sweep.options)
     return Figure(
         name=name,
-        title=f"{what}, {title}, {sweep.model} on {sweep.dataset}",
+        title=f"{title} over {axis_title(sweep.options)}, {sweep.model} on {sweep.dataset}",
         caption=f"Mean test {title} for each pair of {left} (rows) and {below} (columns); "
         "the best is bold, an empty field was not run.",
         alt=f"Heat map of {title}: {listed}.",
@@ -196,12 +190,16 @@ def option_map(name: str, sweep: Sweep, metric: str) -> Figure:
     )
 
 
-def axis_title(option: str) -> str:
-    """An option with the paper's symbol."""
-    known = {"neighbors": "Neighbourhood size", "flip_smoothing": "Flip smoothing"}
-    if option in SYMBOLS:
-        return f"{known.get(option, option.replace('_', ' '))} {SYMBOLS[option]}"
-    return option
+def axis_title(options: tuple[str, ...]) -> str:
+    """Options with the paper's symbols."""
+    known = {
+        "neighbors": "neighbourhood size K",
+        "flip_smoothing": "flip smoothing λ2",
+        "mix": "mixing schedule",
+        "trade_off": "trade-off λ1",
+        "window": "window n_t",
+    }
+    return " and ".join(known.get(option, option) for option in options)
 
 
 def is_pair(sweep: Sweep) -> bool:

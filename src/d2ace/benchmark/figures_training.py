@@ -105,7 +105,7 @@ def time_split(name: str, comparison: Comparison, dataset: str) -> Figure | None
         axes = picture.subplots()
         heights = np.arange(len(methods))[::-1]
         begin = np.zeros(len(methods))
-        for part, (label, colour, hatch) in style.PARTS.items():
+        for part, (label, colour) in style.PARTS.items():
             lengths = np.nan_to_num([split[method][part] for method in methods])
             axes.barh(
                 heights,
@@ -113,7 +113,6 @@ def time_split(name: str, comparison: Comparison, dataset: str) -> Figure | None
                 left=begin,
                 height=0.66,
                 color=colour,
-                hatch=hatch,
                 edgecolor=style.INK,
                 linewidth=0.5,
                 label=label,
@@ -221,11 +220,14 @@ def _curves(
 
 def _plain_log_ticks(axes: Any) -> None:
     """0.2 rather than 2 × 10⁻¹."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    low, high = axes.get_ylim()
+    short = high < 10 * low
+    steps = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0) if short else (1.0, 2.0, 5.0)
+    axes.yaxis.set_major_locator(LogLocator(subs=steps))
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _all_runs(comparison: Comparison, dataset: str) -> list[StoredRun]:

@@ -30,6 +30,7 @@ class Written:
 
     page: Path
     headline: str
+    """The summary in a sentence or two."""
     figures: int
     tables: int
 
@@ -66,7 +67,8 @@ def write_report(
     except OSError as error:
         raise RunError(f"the report cannot be written to {folder}: {error.strerror}") from None
     tables = sum(part.kind == "table" for one in everything.sections for part in one.parts)
-    return Written(page, everything.headline, len(drawings), tables)
+    headline = f"{everything.headline} {everything.lead}".strip()
+    return Written(page, headline, len(drawings), tables)
 
 
 def _write_parts(

@@ -35,12 +35,12 @@ def scores(
                 continue
             mean = float(values.mean())
             deviation = float(values.std(ddof=1)) if values.size > 1 else None
-            spread = "" if deviation is None else f" ±{deviation:.4f}"
             place = places[method]
             row.append(
                 Cell(
-                    f"{mean:.4f}{spread}",
+                    f"{mean:.4f}",
                     mean,
+                    spread="" if deviation is None else f"±{deviation:.4f}",
                     place=int(place) if place <= 3 else 0,
                     note=", ".join(notes),
                 )
@@ -161,6 +161,7 @@ def tests(
     friedman = []
     for metric, verdicts in judged.items():
         for method, one in verdicts.tests.items():
+            holm = verdicts.holm.get(method)
             p = published.p_value(metric, comparison.model, method)
             if verdicts.reference != "D2ACE":
                 p = None
@@ -172,7 +173,7 @@ def tests(
                     word(f"{one.better} / {one.equal} / {one.worse}"),
                     figure(one.rank_biserial, "+.2f"),
                     Cell(p_text(one.p_value), one.p_value),
-                    Cell(p_text(verdicts.holm[method]), verdicts.holm[method]),
+                    Cell(p_text(holm), holm) if holm is not None else Cell("–"),
                     word(verdicts.verdict(method)),
                     figure(p),
                 ]

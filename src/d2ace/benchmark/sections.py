@@ -71,6 +71,8 @@ class Report:
     """The whole page."""
 
     headline: str
+    lead: str
+    """What qualifies the headline."""
     facts: list[str]
     findings: list[tuple[str, list[tuple[str, list[str]]]]]
     """Comparison -> metric -> sentences."""
@@ -105,8 +107,10 @@ def build(store: Store, laboratory: Laboratory, published: Published) -> Report:
     first = Section("summary", "Summary")
     if every:
         first.group("").add(summary.glance(names("summary"), every))
+    lead = summary.headline(laboratory, every)
     return Report(
-        headline=summary.headline(laboratory, every),
+        headline=lead[0],
+        lead=" ".join(lead[1:]),
         facts=_facts(laboratory),
         findings=[
             (
@@ -257,15 +261,17 @@ def _sweeps(laboratory: Laboratory, names: Names) -> Section:
     there = {one.options for one in laboratory.sweeps}
     for one in laboratory.sweeps:
         listed = " and ".join(one.options)
-        group = section.group(f"{listed}, {one.model} on {one.dataset}")
+        what = figures_studies.axis_title(one.options)
+        group = section.group(f"{what[0].upper()}{what[1:]}, {one.model} on {one.dataset}")
         where = (listed, one.model, one.dataset)
         group.add(study_tables.sweep(names("sweep", *where), one))
-        if figures_studies.is_pair(one):
-            for metric in figures_studies.CURVES:
+        for metric in figures_studies.CURVES:
+            if figures_studies.is_pair(one):
                 name = names("sweep-plot", *where, metric)
                 group.add(figures_studies.option_map(name, one, metric))
-        elif len(one.options) == 1:
-            group.add(figures_studies.option_curve(names("sweep-plot", *where), one))
+            elif len(one.options) == 1:
+                name = names("sweep-plot", *where, metric)
+                group.add(figures_studies.option_curve(name, one, metric))
     for options, what in known.items():
         if options not in there:
             section.missing.append(f"No sweep over {what} was run: d2ace sweep {words[options]}")

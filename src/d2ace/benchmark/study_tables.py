@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -102,15 +103,15 @@ def _marked(rows: list[list[Cell]], first: int) -> list[list[Cell]]:
     """The best three of each metric's column marked, by printed score."""
     for place, metric in enumerate(SHOWN, start=first):
         higher = METRICS[metric].higher_is_better
-        printed = [float(row[place].text.split()[0]) for row in rows if row[place].value is not None]
+        printed = [float(row[place].text) for row in rows if row[place].value is not None]
         for row in rows:
             cell = row[place]
             if cell.value is None:
                 continue
-            own = float(cell.text.split()[0])
+            own = float(cell.text)
             rank = 1 + sum(other > own if higher else other < own for other in printed)
             if rank <= 3 and len(printed) > 1:
-                row[place] = Cell(cell.text, cell.value, place=rank, note=cell.note)
+                row[place] = replace(cell, place=rank)
     return rows
 
 
@@ -119,8 +120,8 @@ def _score(runs: tuple[StoredRun, ...], metric: str) -> Cell:
     if not values.size:
         return Cell("–")
     mean = float(values.mean())
-    spread = f" ±{values.std(ddof=1):.4f}" if values.size > 1 else ""
-    return Cell(f"{mean:.4f}{spread}", mean)
+    spread = f"±{values.std(ddof=1):.4f}" if values.size > 1 else ""
+    return Cell(f"{mean:.4f}", mean, spread=spread)
 
 
 def _numbers(runs: tuple[StoredRun, ...], metric: str) -> dict[str, Value]:

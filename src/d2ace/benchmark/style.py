@@ -24,16 +24,16 @@ WIDTH = 4.8  # inches; a phone shows it at its natural size, so text stays reada
 WIDE = 8.4  # inches; scrolls in its box on a phone
 
 PARTS = {
-    "setup": ("Set-up", "#8a8a8a", ""),
-    "recompute": ("Weights", "#dd4b10", "////"),
-    "draw": ("Drawing", "#f0a202", "...."),
-    "observe": ("Observing", "#33b864", "xxxx"),
-    "train": ("Training", "#1062ad", ""),
+    "setup": ("Set-up", "#c3c9d0"),
+    "recompute": ("Weights", "#dd4b10"),
+    "draw": ("Drawing", "#f0a202"),
+    "observe": ("Observing", "#33b864"),
+    "train": ("Training", "#1062ad"),
 }
-"""Part of a run's time -> title, colour, hatch."""
+"""Part of a run's time -> title, colour; stacked in this order."""
 
-TIERS = {"low": ("#62c4f5", ""), "middle": ("#8a8a8a", "...."), "high": ("#dd4b10", "////")}
-"""Tercile -> colour, hatch."""
+TIERS = {"low": "#c4dcef", "middle": "#6f9fc6", "high": "#b23808"}
+"""Tercile -> colour, the higher the darker."""
 
 METHODS = ("Random", "Active", "Recent", "DIHCL", "Balance", "Hard-Imb", "ML-Unc", "D2ACE")
 """The paper's methods in the paper's order."""

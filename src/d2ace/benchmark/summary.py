@@ -71,13 +71,13 @@ def sentences(finding: Finding) -> list[str]:
     return [sentence for sentence in said if sentence]
 
 
-def headline(laboratory: Laboratory, found: list[Finding]) -> str:
-    """The one sentence at the top."""
+def headline(laboratory: Laboratory, found: list[Finding]) -> list[str]:
+    """The sentence at the top, and what qualifies it."""
     if not laboratory.finished:
-        return "The store holds no finished run: there is nothing to report yet."
+        return ["The store holds no finished run: there is nothing to report yet."]
     comparable = [finding for finding in found if len(finding.verdicts.average_ranks) > 1]
     if not comparable:
-        return "No two methods finished on the same dataset: there is nothing to compare yet."
+        return ["No two methods finished on the same dataset: there is nothing to compare yet."]
     wins: dict[str, int] = {}
     for finding in comparable:
         wins[finding.best] = wins.get(finding.best, 0) + 1
@@ -91,7 +91,7 @@ def headline(laboratory: Laboratory, found: list[Finding]) -> str:
         lead = f"{_and(leaders)} {each} the best average rank in {most} of {tables}"
     else:
         lead = f"{leaders[0]} has the best average rank in {most} of {tables}"
-    return f"{lead}. {_strength(comparable)}"
+    return [f"{lead}.", _strength(comparable)]
 
 
 def glance(name: str, found: list[Finding]) -> Table:
@@ -182,8 +182,8 @@ def _test(finding: Finding) -> str:
         )
     sure = "significant" if corrected < LEVEL else "not significant"
     return (
-        f"Wilcoxon against {BASELINE}: p {_p(p)}, {_p(corrected)} after Holm's correction for "
-        f"{counted(len(verdicts.tests), 'comparison')}: {sure} at 5 %."
+        f"Wilcoxon test against {BASELINE}: {_p(p)}, and after Holm's correction for "
+        f"{counted(len(verdicts.holm), 'comparison')} {_p(corrected)}: {sure} at 5 %."
     )
 
 
@@ -191,8 +191,8 @@ def _friedman(verdicts: Verdicts) -> str:
     if verdicts.friedman is None:
         return ""
     if verdicts.friedman < LEVEL:
-        return f"Friedman test: the methods differ (p {_p(verdicts.friedman)})."
-    return f"Friedman test: no difference between the methods is shown (p {_p(verdicts.friedman)})."
+        return f"Friedman test: the methods differ ({_p(verdicts.friedman)})."
+    return f"Friedman test: no difference between the methods is shown ({_p(verdicts.friedman)})."
 
 
 def _candidate(finding: Finding) -> str:
@@ -260,7 +260,8 @@ def _bound(value: float) -> str:
 
 
 def _p(p: float) -> str:
-    return p_text(p) if p < 0.0001 else f"= {p_text(p)}"
+    text = p_text(p) if p < 0.0001 else f"= {p_text(p)}"
+    return f"p {text}".replace(" ", "\u00a0")  # not torn apart at the end of a line
 
 
 def _and(words: list[str]) -> str:

@@ -14,6 +14,8 @@ Value = str | int | float | None
 PLACES = {1: r"\textbf{%s}", 2: r"\underline{%s}", 3: r"\textit{%s}"}
 """How LaTeX marks the best, second and third."""
 
+TALL = 24
+
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -48,13 +50,16 @@ class Cell:
         What it is sorted by and what CSV holds; None sorts last and is empty in CSV.
     place : int
         1, 2 or 3 for the best three of a row, else 0.
+    spread : str
+        What is uncertain about it, "±0.0120"; smaller, below on the page.
     note : str
-        A smaller second line.
+        A smaller last line.
     """
 
     text: str
     value: Value = None
     place: int = 0
+    spread: str = ""
     note: str = ""
 
     @property
@@ -84,6 +89,11 @@ class Table:
     data: list[dict[str, Value]] | None = None
 
     kind = "table"
+
+    @property
+    def tall(self) -> bool:
+        """Too many rows to read past: scrolls in its box, under its headings."""
+        return len(self.rows) > TALL
 
     def csv(self) -> str:
         """The numbers in full precision, for other programs."""
@@ -155,7 +165,8 @@ def _line(fields: Sequence[str]) -> str:
 
 
 def _latex_cell(cell: Cell) -> str:
-    text = PLACES.get(cell.place, "%s").replace("%s", escape(cell.text))
+    printed = f"{cell.text} {cell.spread}".strip()
+    text = PLACES.get(cell.place, "%s").replace("%s", escape(printed))
     return f"{text} {{\\scriptsize ({escape(cell.note)})}}" if cell.note else text
 
 

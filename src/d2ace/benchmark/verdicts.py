@@ -8,6 +8,7 @@ from d2ace import evaluation
 from d2ace.evaluation import METRICS
 
 from .frames import CANDIDATE, Array, Comparison, Scores
+from .style import base_of
 
 LEVEL = 0.05
 FEWEST = 6
@@ -50,6 +51,7 @@ class Verdicts:
     """The method that is tested against every other; empty if there is nothing to test."""
     tests: dict[str, evaluation.Comparison]
     holm: dict[str, float]
+    """p-values corrected for the number of rivals: the methods that are no variant of it."""
     friedman: float | None
     critical_difference: float | None
     untestable: str
@@ -75,6 +77,8 @@ class Verdicts:
         """The reference against a method, in a word or two."""
         if not self.enough:
             return "too few datasets"
+        if method not in self.holm:
+            return "a variant, not counted"
         return "better" if self.holm[method] < LEVEL else "not significant"
 
 
@@ -93,7 +97,14 @@ def judge(comparison: Comparison, metric: str, reference: str | None = None) -> 
     if len(methods) > 1 and reference in ranks:
         found = evaluation.wilcoxon(table, reference=reference, higher_is_better=higher)
         tests = {str(method): one for method, one in found.items()}
-    adjusted = evaluation.holm({method: one.p_value for method, one in tests.items()})
+    # A preset of the reference itself is shown but no rival that the others' p must pay for.
+    adjusted = evaluation.holm(
+        {
+            method: one.p_value
+            for method, one in tests.items()
+            if base_of(method) != base_of(reference)
+        }
+    )
     untestable = ""
     if len(methods) < 3:
         untestable = f"the Friedman test needs three methods and there are {len(methods)}"
