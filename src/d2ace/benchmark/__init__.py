@@ -1,0 +1,1 @@
+"""Grids of runs, the store of their results, studies, and the report."""

@@ -1,0 +1,110 @@
+"""One run, wherever it takes place: trained in its folder, its outcome in one word."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from d2ace.data import DataError
+from d2ace.errors import RunError, UserError
+
+Report = Callable[[dict[str, Any]], None]
+"""Takes ``{"epoch": t}`` and, at the end, ``{"state": "finished" | "failed" | "stopped"}``."""
+
+LONGEST = 600  # characters of an error that are kept
+
+
+class _Stopped(Exception):
+    """The run was asked to end before it could listen for signals itself."""
+
+
+def execute(
+    config: dict[str, Any], folder: str, threads: int, report: Report, *, process: bool = True
+) -> None:
+    """Train in ``folder``, going on from a checkpoint there; never raises what a run can raise.
+
+    ``process``: this process is there for the run, so its SIGTERM means "save and end".
+    """
+    from d2ace.training import RunConfig, RunInterrupted, train_config
+
+    asked: list[int] = []
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        asked.append(signum)
+
+    def watch(entry: dict[str, Any]) -> None:
+        report({"epoch": entry["epoch"]})
+        if asked:
+            raise _Stopped
+
+    if process and threading.current_thread() is threading.main_thread():
+        # Training sets its own handler and, when asked once, puts this one back.
+        signal.signal(signal.SIGTERM, note)
+    place = Path(folder)
+    try:
+        _clear_other_run(place, config)
+        run = RunConfig.from_dict(config)
+        train_config(run, out=place, threads=threads, watch=watch)
+    except (RunInterrupted, _Stopped):
+        report({"state": "stopped"})
+    except Exception as error:
+        _keep_traceback(place, error)
+        report({"state": "failed", "error": sentence(error)})
+    else:
+        report({"state": "finished"})
+
+
+def outcome(folder: Path) -> tuple[dict[str, Any], bytes | None] | None:
+    """The result and the recording that a finished run left in its folder, if it did finish."""
+    try:
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{folder / 'result.json'} cannot be read: {error}") from None
+    recording = folder / "record.npz"
+    return result, recording.read_bytes() if recording.exists() else None
+
+
+def sentence(error: BaseException) -> str:
+    """An error in one line."""
+    text = " ".join(str(error).split())
+    if not isinstance(error, (UserError, RunError, DataError)):
+        text = f"{type(error).__name__}: {text}"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+
+
+def _clear_other_run(folder: Path, config: dict[str, Any]) -> None:
+    """Start afresh where the folder holds the same work in other words.
+
+    A key does not tell ``neighbors=6`` from no option at all, and a moved file from itself; a
+    checkpoint does.
+    """
+    import shutil
+
+    from d2ace.training import RunConfig
+
+    described = folder / "run.json"
+    if not described.exists():
+        return
+    try:
+        theirs = json.loads(described.read_text(encoding="utf-8"))["config"]
+    except (OSError, ValueError, KeyError, TypeError):
+        theirs = None
+    if theirs != json.loads(json.dumps(RunConfig.from_dict(config).to_dict())):
+        shutil.rmtree(folder)
+
+
+def _keep_traceback(folder: Path, error: Exception) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = traceback.format_exception(error)
+        (folder / "traceback.txt").write_text("".join(lines), encoding="utf-8")
+    except OSError:  # the disk may be what failed; the error itself is reported anyway
+        pass

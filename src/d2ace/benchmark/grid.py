@@ -1,0 +1,270 @@
+"""Grids: datasets x models x selectors x folds x seeds, written down as TOML or typed as options.
+
+A grid file holds the axes ``datasets``, ``models``, ``selectors``, ``run_folds`` and ``seeds``,
+and any setting of ``d2ace.train`` for all runs. ``[[study]]`` tables in it are grids of their own
+that take from the top of the file what they do not say.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from d2ace.data import DataError, catalogue
+from d2ace.errors import UserError
+from d2ace.models import MODELS
+from d2ace.selectors import SELECTORS
+from d2ace.words import did_you_mean
+
+from .checks import check_model, check_selector, check_settings
+from .specs import DEFAULTS, RunSpec, complete, method_name
+from .studies import Method, ablation, sweep
+
+KINDS = {"grid": "main", "ablation": "ablation", "sweep": "sweep"}
+"""What a study can be -> the name it has unless it is given one."""
+
+_PER_ENTRY = {
+    *("model", "model_options", "fold", "seed"),
+    *("selector", "selector_options", "selector_source"),
+}
+SETTINGS = [name for name in DEFAULTS if name not in _PER_ENTRY]
+"""What can be set for all runs of a grid, or for all runs on a dataset."""
+
+AXES = ("datasets", "models", "selectors", "run_folds", "seeds")
+KEYS = [*AXES, "description", "name", "kind", "vary", "variants", "fallback", *SETTINGS]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is to be run, in the order in which it will be."""
+
+    name: str
+    specs: list[RunSpec]
+    description: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def packaged() -> dict[str, str]:
+    """Names of the grids that come with the library, with their descriptions."""
+    files = resources.files("d2ace.benchmark").joinpath("grids").iterdir()
+    names = sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+    return {name: _parse(_read_packaged(name), name).get("description", "") for name in names}
+
+
+def load_grid(grid: str | Path, changes: Mapping[str, Any] | None = None) -> Grid:
+    """A packaged grid by name, or the grid file ``grid``; ``changes`` win over what it says."""
+    path = Path(grid)
+    if path.suffix == ".toml" or path.is_file():
+        if not path.is_file():
+            raise UserError(f"there is no grid file {path}")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"the grid file {path} cannot be read: {error}") from None
+        return make_grid(_parse(text, str(path)), str(path), path.parent, changes)
+    known = packaged()
+    if str(grid) not in known:
+        raise UserError(
+            f"there is no grid {str(grid)!r}{did_you_mean(str(grid), known)}; choose from "
+            f"{', '.join(known)}, or name a .toml file"
+        )
+    return make_grid(_parse(_read_packaged(str(grid)), str(grid)), f"{grid}.toml", None, changes)
+
+
+def make_grid(
+    settings: Mapping[str, Any],
+    where: str = "the options",
+    folder: Path | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Grid:
+    """The grid these settings describe.
+
+    ``where`` they stand goes into the sentence of an error; ``folder`` is where files that they
+    name may lie. ``changes`` win, in every study.
+    """
+    shared = dict(settings)
+    tables = shared.pop("study", [{}])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise UserError(f"{where}: study must be written as [[study]] tables")
+    specs: dict[tuple[str, str, str], RunSpec] = {}
+    notes: dict[str, None] = {}
+    for table in tables:
+        try:
+            study = _Study({**shared, **table, **(changes or {})}, folder)
+            for spec in study.specs():
+                specs.setdefault((spec.study, spec.method, spec.key), spec)
+        except (UserError, DataError) as error:
+            raise UserError(f"{where}: {error}") from None
+        notes |= dict.fromkeys(study.notes)
+    name = Path(where).stem
+    return Grid(name, list(specs.values()), str(shared.get("description", "")), list(notes))
+
+
+class _Study:
+    """One table of settings, checked."""
+
+    def __init__(self, table: Mapping[str, Any], folder: Path | None) -> None:
+        for key in table:
+            if key not in KEYS:
+                hint = did_you_mean(key, KEYS) or f"; known are {', '.join(KEYS)}"
+                raise UserError(f"unknown key {key!r}{hint}")
+        self.folder = folder
+        self.notes: list[str] = []
+        kind = table.get("kind", "grid")
+        if kind not in KINDS:
+            hint = did_you_mean(str(kind), KINDS)
+            raise UserError(f"kind is {kind!r}{hint}; choose from {', '.join(KINDS)}")
+        self.name = str(table.get("name", KINDS[kind]))
+        self.fixed = {key: table[key] for key in SETTINGS if key in table}
+        check_settings(self.fixed)
+        self.datasets = self._datasets(table)
+        self.models = [self._model(entry) for entry in _entries("models", table)]
+        self.methods = [self._chosen(method) for method in self._methods(kind, table)]
+        labels = [label for label, _ in self.methods]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise UserError(f"two selectors are called {label!r}; give one another label")
+        self.run_folds = _whole_numbers("run_folds", table)
+        self.seeds = _whole_numbers("seeds", table) or [0]
+
+    def specs(self) -> Iterator[RunSpec]:
+        """All methods of a dataset, model and fold together; another seed only after all that.
+
+        So a grid that is stopped has complete comparisons, on the datasets listed first.
+        """
+        for seed in self.seeds:
+            for dataset in self.datasets:
+                for model in self.models:
+                    for fold in self.run_folds or range(dataset["folds"]):
+                        for label, selector in self.methods:
+                            which = {"fold": fold, "seed": seed}
+                            config = {**dataset, **model, **selector, **which}
+                            check_settings(config)
+                            yield RunSpec(self.name, label, config)
+
+    def _chosen(self, method: Method) -> tuple[str, dict[str, Any]]:
+        """The label of a method and its settings."""
+        settings = check_selector(method.selector, method.options, self.folder)
+        return method.label or method_name(settings), settings
+
+    def _datasets(self, table: Mapping[str, Any]) -> list[dict[str, Any]]:
+        found = [self._dataset(entry) for entry in _entries("datasets", table)]
+        fallback = table.get("fallback")
+        if fallback is not None and not any(_is_here(config["data"]) for config in found):
+            absent = ", ".join(config["data"] for config in found)
+            self.notes.append(f"{absent}: not on this machine, {fallback} is taken instead")
+            return [self._dataset(fallback)]
+        return found
+
+    def _dataset(self, entry: Any) -> dict[str, Any]:
+        entry = _table("datasets", entry, ["name", *SETTINGS])
+        config = complete({"data": self._locate(entry.pop("name")), **self.fixed, **entry})
+        check_settings(config)
+        return config
+
+    def _locate(self, name: str) -> str:
+        """A dataset by its name in the catalogue, or a file beside the grid file or here."""
+        entry = catalogue.find(name)
+        if entry is not None or name == catalogue.EMBEDDED:
+            return name if entry is None else entry.name
+        for place in (self.folder, Path()):
+            if place is not None and (place / name).is_file():
+                return str((place / name).resolve())
+        raise catalogue.unknown(name)
+
+    def _model(self, entry: Any) -> dict[str, Any]:
+        entry = _table("models", entry, ["name", "options"])
+        check_model(entry["name"], entry.get("options", {}))
+        return {"model": entry["name"], "model_options": entry.get("options", {})}
+
+    def _methods(self, kind: str, table: Mapping[str, Any]) -> list[Method]:
+        for key, owner in (("vary", "sweep"), ("variants", "ablation")):
+            if key in table and kind != owner:
+                raise UserError(f"{key!r} belongs to a study of kind {owner!r}, not {kind!r}")
+        if kind == "ablation":
+            return ablation(**{key: table[key] for key in ("variants",) if key in table})
+        if kind == "sweep":
+            base = _entries("selectors", {"selectors": ["d2ace"], **table})
+            if len(base) != 1:
+                raise UserError(f"a sweep varies one selector, got {len(base)}")
+            if not isinstance(table.get("vary"), dict):
+                raise UserError("a sweep needs vary = {option = [values]}")
+            return sweep(table["vary"], self._selector(base[0]))
+        return [self._selector(entry) for entry in _entries("selectors", table)]
+
+    def _selector(self, entry: Any) -> Method:
+        entry = _table("selectors", entry, ["name", "label", "options"])
+        return Method(entry["name"], entry.get("options", {}), entry.get("label"))
+
+
+def _entries(axis: str, table: Mapping[str, Any]) -> list[Any]:
+    entries = table.get(axis)
+    if entries is None and axis == "selectors":
+        return list(SELECTORS)
+    if not isinstance(entries, list) or not entries:
+        examples = {"datasets": '["emotions"]', "models": f'["{next(iter(MODELS))}"]'}
+        like = examples.get(axis, '["random", "d2ace"]')
+        raise UserError(f"{axis} must be a list such as {like}, got {entries!r}")
+    return entries
+
+
+def _table(axis: str, entry: Any, known: Iterable[str]) -> dict[str, Any]:
+    """An entry of an axis, whether it is a name or a table with a name."""
+    entry = {"name": entry} if isinstance(entry, str) else entry
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        raise UserError(f"{axis} holds {entry!r}; an entry is a name, or a table with a name")
+    for key in entry:
+        if key not in known:
+            hint = did_you_mean(key, known) or f"; known are {', '.join(known)}"
+            raise UserError(f"unknown key {key!r} in {axis}, entry {entry['name']!r}{hint}")
+    for key, kind in (("label", str), ("options", dict)):
+        if key in entry and not isinstance(entry[key], kind):
+            raise UserError(f"{key} of {entry['name']!r} in {axis} is {entry[key]!r}")
+    return dict(entry)
+
+
+def _whole_numbers(key: str, table: Mapping[str, Any]) -> list[int]:
+    numbers = table.get(key, [])
+    whole = isinstance(numbers, list) and all(
+        isinstance(number, int) and not isinstance(number, bool) and number >= 0
+        for number in numbers
+    )
+    if not whole or len(set(numbers)) < len(numbers):
+        raise UserError(f"{key} must be a list of different whole numbers, got {numbers!r}")
+    return list(numbers)
+
+
+def _is_here(name: str) -> bool:
+    entry = catalogue.find(name)
+    if entry is None:
+        return True
+    try:
+        catalogue.locate(entry)
+    except DataError:
+        return False
+    return True
+
+
+def _read_packaged(name: str) -> str:
+    files = resources.files("d2ace.benchmark").joinpath("grids")
+    return files.joinpath(f"{name}.toml").read_text(encoding="utf-8")
+
+
+def _parse(text: str, where: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        try:
+            import tomli as tomllib
+        except ImportError:
+            raise UserError(
+                'grid files need tomli on Python 3.10; run: pip install "d2ace[bench]"'
+            ) from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"the grid file {where} is not TOML: {error}") from None

@@ -1,0 +1,132 @@
+"""What the commands print: plans, comparisons, JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from d2ace.evaluation import METRICS
+
+from .runner import plan
+from .specs import RunSpec
+from .store import Store
+from .views import View, duration
+
+if TYPE_CHECKING:
+    from .session import Session
+
+SHOWN = ("macro_auc", "macro_f1", "ranking_loss")
+"""Metrics of a comparison on a screen; JSON has all."""
+
+
+def print_json(value: Any) -> None:
+    """For scripts."""
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def print_plan(
+    stores: Sequence[Store],
+    specs: list[RunSpec],
+    session: Session,
+    notes: list[str],
+    as_json: bool,
+) -> None:
+    """What would run, given what is in these stores."""
+
+    def status(spec: RunSpec) -> str | None:
+        found = [store.status(spec) for store in stores]
+        return "finished" if "finished" in found else next(filter(None, found), None)
+
+    todo = plan(status, specs, retry=session.retry)
+    pending = {spec.key for spec in todo.pending}
+    rows = [
+        {
+            "status": "pending" if spec.key in pending else status(spec),
+            "study": spec.study,
+            "dataset": spec.dataset,
+            "model": spec.model,
+            "method": spec.method,
+            "fold": spec.config["fold"],
+            "seed": spec.config["seed"],
+            "key": spec.key,
+        }
+        for spec in specs
+    ]
+    if as_json:
+        print_json({"runs": rows, "pending": len(pending), "notes": notes})
+        return
+    table = _table("status", "study", "dataset", "model", "method", "fold", "seed")
+    for row in rows:
+        table.add_row(*(Text(str(row[str(column.header)])) for column in table.columns))
+    _print(table)
+    seconds = {key: mean for store in stores for key, mean in store.mean_seconds().items()}
+    left = View(len(pending), session.jobs, seconds).seconds_left(todo.pending)
+    ahead = f", about {duration(left)}" if left else ""
+    print(
+        f"\n{len(pending)} runs to do{ahead}; {len(todo.stored)} finished, "
+        f"{len(todo.failed)} failed before"
+    )
+    for note in notes:
+        print(f"note: {note}")
+
+
+def print_comparison(compared: dict[str, Any]) -> None:
+    """Means on common folds and seeds, differences, and what differs besides."""
+    print(f"first:  {compared['first']}\nsecond: {compared['second']}\n")
+    if compared["common"]:
+        titles = [METRICS[metric].title for metric in SHOWN]
+        table = _table("study", "dataset", "model", "method", "pairs", *titles, "seconds")
+        for row in compared["common"]:
+            cells = [row[key] for key in ("study", "dataset", "model", "method", "pairs")]
+            cells += [_change(row["metrics"][metric]) for metric in SHOWN]
+            cells.append(_change(row["seconds"], digits=1))
+            table.add_row(*(Text(str(cell)) for cell in cells))
+        _print(table)
+        print("\nfirst -> second (difference, 95 % interval), over common folds and seeds")
+    else:
+        print("no dataset, model and method is in both")
+    for which in ("first", "second"):
+        for row in compared[f"only_{which}"]:
+            names = " / ".join(row[key] for key in ("study", "dataset", "model", "method"))
+            print(f"only in {which}: {names} ({row['runs']} runs)")
+    for key, (first, second) in _settings(compared).items():
+        print(f"setting {key}: {first} -> {second}")
+    versions = compared["versions"]
+    if versions["first"] != versions["second"]:
+        print(f"d2ace: {', '.join(versions['first'])} -> {', '.join(versions['second'])}")
+
+
+def _settings(compared: dict[str, Any]) -> dict[str, list[Any]]:
+    return {key: values for row in compared["common"] for key, values in row["settings"].items()}
+
+
+def _change(value: dict[str, Any], digits: int = 4) -> str:
+    if value["difference"] is None:
+        return "-"
+    text = f"{value['first']:.{digits}f} -> {value['second']:.{digits}f} "
+    text += f"({value['difference']:+.{digits}f}"
+    if value["low"] is not None:
+        text += f", {value['low']:+.{digits}f} to {value['high']:+.{digits}f}"
+    return f"{text})"
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        right = heading in ("fold", "seed", "pairs")
+        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
+    return table
+
+
+def _print(table: Table) -> None:
+    """As wide as the terminal; elsewhere so wide that no line is broken in the middle."""
+    console = Console(width=None if sys.stdout.isatty() else 2000, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))

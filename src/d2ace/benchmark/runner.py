@@ -1,0 +1,202 @@
+"""Works through a grid: what is stored is kept, what is half done goes on, what fails is noted."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from d2ace.errors import RunError
+
+from .engines import Engine, Event
+from .execute import outcome
+from .specs import RunSpec
+from .store import Store
+from .views import View
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PAUSE = 0.5  # seconds between two looks at the clock and at signals
+
+
+@dataclass
+class Summary:
+    """How many runs of a grid are where, after working on it."""
+
+    stored: int = 0
+    """Finished before."""
+    finished: int = 0
+    failed: int = 0
+    failed_before: int = 0
+    left: int = 0
+    signum: int | None = None
+    """The signal that ended the work, if one did."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a grid by what is to be done with them; each piece of work once."""
+
+    pending: list[RunSpec]
+    stored: list[RunSpec]
+    failed: list[RunSpec]
+    labels: dict[str, list[RunSpec]]
+    """Key -> all the ways in which the run is asked for."""
+
+
+def plan(
+    status_of: Callable[[RunSpec], str | None], specs: Iterable[RunSpec], *, retry: bool = False
+) -> Plan:
+    """Sort the runs of a grid by their status; a failed one is pending only with ``retry``."""
+    labels: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        labels.setdefault(spec.key, []).append(spec)
+    groups: dict[str | None, list[RunSpec]] = {None: [], "finished": [], "failed": []}
+    for alike in labels.values():
+        status = status_of(alike[0])
+        groups[None if status == "failed" and retry else status].append(alike[0])
+    return Plan(groups[None], groups["finished"], groups["failed"], labels)
+
+
+def runs_folder(store: Store) -> Path:
+    """Where the runs of a store train: beside it."""
+    return store.path.with_name(f"{store.path.name}.runs")
+
+
+def run_grid(
+    store: Store,
+    specs: Iterable[RunSpec],
+    make_engine: Callable[[], Engine],
+    view: View,
+    *,
+    retry: bool = False,
+    keep: bool = False,
+) -> Summary:
+    """Do all runs that are not stored; returns when they are done or a signal came.
+
+    Every result is stored as soon as its run has ended; then the run's folder is removed, unless
+    ``keep``. Whatever moment this process is killed at, calling it again goes on from there.
+    """
+    with _only_one(store):
+        work = plan(store.status, specs, retry=retry)
+        summary = Summary(stored=len(work.stored), failed_before=len(work.failed))
+        store.link(spec for alike in work.labels.values() for spec in alike)
+        if work.pending:
+            _Work(store, work, view, summary, keep).do(make_engine)
+        return summary
+
+
+class _Work:
+    """The loop that keeps an engine busy."""
+
+    def __init__(self, store: Store, work: Plan, view: View, summary: Summary, keep: bool) -> None:
+        self.store, self.view, self.summary, self.keep = store, view, summary, keep
+        self.labels = work.labels
+        self.waiting = list(reversed(work.pending))
+        self.running: dict[str, RunSpec] = {}
+
+    def do(self, make_engine: Callable[[], Engine]) -> None:
+        self.summary.left = len(self.waiting)
+        with _signals(self.summary), self.view:
+            self._adopt()
+            if not self.waiting:
+                return
+            engine = make_engine()
+            try:
+                self._loop(engine)
+            finally:
+                engine.close()
+
+    def _adopt(self) -> None:
+        """Store runs that had finished when their parent was killed before it could store them."""
+        for spec in list(self.waiting):
+            left = outcome(self._folder(spec))
+            if left is not None:
+                self.waiting.remove(spec)
+                self._handle(Event(spec, "finished", result=left[0], recording=left[1]))
+
+    def _loop(self, engine: Engine) -> None:
+        stopping = False
+        while self.running or (self.waiting and not stopping):
+            if self.summary.signum is not None and not stopping:
+                stopping = True
+                self.view.stopping()
+                engine.stop()
+            while self.waiting and not stopping and len(self.running) < engine.slots:
+                spec = self.waiting.pop()
+                self.running[spec.key] = spec
+                engine.start(spec, self._folder(spec))
+                self.view.started(spec)
+            for event in engine.events(PAUSE):
+                self._handle(event)
+            self.view.tick(self.waiting)
+
+    def _handle(self, event: Event) -> None:
+        spec = event.spec
+        if event.kind == "epoch":
+            self.view.epoch(spec, event.epoch)
+            return
+        self.running.pop(spec.key, None)
+        if event.kind == "finished":
+            assert event.result is not None  # noqa: S101
+            self.store.add(spec, event.result, event.recording)
+            self.store.link(self.labels[spec.key])
+            self.summary.finished += 1
+            self.summary.left -= 1
+            if not self.keep:
+                shutil.rmtree(self._folder(spec), ignore_errors=True)
+        elif event.kind == "failed":
+            self.store.fail(spec, event.error)
+            self.store.link(self.labels[spec.key])
+            self.summary.failed += 1
+            self.summary.left -= 1
+        self.view.ended(event)
+
+    def _folder(self, spec: RunSpec) -> Path:
+        return runs_folder(self.store).resolve() / spec.key
+
+
+@contextmanager
+def _only_one(store: Store) -> Iterator[None]:
+    """One grid at a time works on a store; the lock goes with the process, however it ends."""
+    folder = runs_folder(store)
+    folder.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(folder / "lock", timeout=0, isolation_level=None)
+    try:
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            raise RunError(
+                f"another process is running a grid on {store.path}; wait for it, or choose "
+                "another file with --db"
+            ) from None
+        yield
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _signals(summary: Summary) -> Iterator[None]:
+    """While entered, the first signal to stop is noted; a second one acts as it always did."""
+    if threading.current_thread() is not threading.main_thread():  # only it may set handlers
+        yield
+        return
+    before: dict[signal.Signals, Any] = {}
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        summary.signum = signum
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    before = {each: signal.signal(each, note) for each in SIGNALS}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -1,0 +1,187 @@
+"""What a run is: its complete configuration, its key, and the names tables show for it."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from d2ace.data import catalogue
+from d2ace.errors import UserError
+from d2ace.selectors import SELECTORS, Selector
+from d2ace.training.config import RunConfig
+from d2ace.words import did_you_mean
+
+DEFAULTS: dict[str, Any] = {
+    key: value for key, value in RunConfig(data="").to_dict().items() if key != "data"
+}
+"""Every key of a configuration but ``data``, with the value it has when nobody sets it."""
+
+METHODS = {
+    "random": "Random",
+    "active": "Active",
+    "recent": "Recent",
+    "dihcl": "DIHCL",
+    "balance": "Balance",
+    "hard_imb": "Hard-Imb",
+    "ml_unc": "ML-Unc",
+    "d2ace": "D2ACE",
+}
+"""Selector -> the name the paper's tables give it."""
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run to be made, and where it will be shown.
+
+    Parameters
+    ----------
+    study : str
+        "main", "ablation", "sweep", or a word of the user's.
+    method : str
+        The label in tables: "D2ACE", "D2ACE (reference)", "A", "K=6".
+    config : dict
+        Keys of ``d2ace.train``; whatever is missing is filled in.
+    """
+
+    study: str
+    method: str
+    config: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "config", complete(self.config))
+
+    @cached_property
+    def key(self) -> str:
+        """The run's name in a store: equal for equal work, whatever it is called."""
+        return key_of(self.config)
+
+    @property
+    def dataset(self) -> str:
+        """Dataset as shown."""
+        return dataset_name(self.config)
+
+    @property
+    def model(self) -> str:
+        """Model as shown."""
+        return model_name(self.config)
+
+    @property
+    def title(self) -> str:
+        """The run in a line, for progress and messages."""
+        where = f"fold {self.config['fold']}, seed {self.config['seed']}"
+        return f"{self.dataset} / {self.model} / {self.method} / {where}"
+
+
+def complete(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with every key, of JSON's plain types, and datasets by their own name."""
+    known = ["data", *DEFAULTS]
+    for key in config:
+        if key not in known:
+            raise UserError(
+                f"a run has no setting {key!r}{did_you_mean(str(key), known)}; "
+                f"it has {', '.join(known)}"
+            )
+    if not isinstance(config.get("data"), str):
+        raise UserError(f"a run needs the name or path of its data, got {config.get('data')!r}")
+    try:
+        given = json.loads(canonical(config))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"the settings of a run must be plain values: {error}") from None
+    filled = {"data": "", **json.loads(canonical(DEFAULTS)), **given}
+    entry = catalogue.find(filled["data"])
+    filled["data"] = filled["data"] if entry is None else entry.name
+    return filled
+
+
+def canonical(value: Any) -> str:
+    """JSON in which equal values are equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def key_of(config: Mapping[str, Any]) -> str:
+    """sha256 of a complete configuration, apart from what cannot change the result.
+
+    Options that say what is the case anyway do not count (``neighbors=6`` is D2ACE as it is), nor
+    does a folder above a selector's file, whose content counts.
+    """
+    work = dict(config)
+    work["selector_options"] = _effective(config)
+    work["model_options"] = _without_default_preset(config["model_options"])
+    if config["selector_source"]:
+        path, _, name = config["selector"].rpartition(":")
+        work["selector"] = f"{Path(path).name}:{name}"
+    return hashlib.sha256(canonical(_numbers(work)).encode()).hexdigest()
+
+
+def dataset_name(config: Mapping[str, Any]) -> str:
+    """The dataset in tables: its name, or its file's; what was done to it in brackets."""
+    data = str(config["data"])
+    name = Path(data).stem if "/" in data or "\\" in data else data
+    notes = ["repaired"] * bool(config["repair"])
+    if config["protocol"] != DEFAULTS["protocol"]:
+        notes.append(str(config["protocol"]))
+    return f"{name} ({', '.join(notes)})" if notes else name
+
+
+def model_name(config: Mapping[str, Any]) -> str:
+    """The model in tables: "CLIF", "CLIF (reference)", "MLP (h=64)"."""
+    return _with_options(str(config["model"]).upper(), config["model_options"])
+
+
+def method_name(config: Mapping[str, Any]) -> str:
+    """The label a method has unless it is given one."""
+    selector = str(config["selector"])
+    name = METHODS.get(selector, selector.rpartition(":")[2])
+    return _with_options(name, config["selector_options"])
+
+
+def _with_options(name: str, options: Mapping[str, Any]) -> str:
+    shown = _without_default_preset(options)
+    words = [shown.pop("preset")] if "preset" in shown else []
+    words += [f"{key}={canonical(value)}" for key, value in shown.items()]
+    return f"{name} ({', '.join(words)})" if words else name
+
+
+def _without_default_preset(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if (key, value) != ("preset", "paper")}
+
+
+def _effective(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Selector options without those that repeat a default.
+
+    Under another preset nothing is left out: an explicit value wins over what the preset says.
+    """
+    options = _without_default_preset(config["selector_options"])
+    if "preset" in options or config["selector"] not in SELECTORS:
+        return options
+    usual = _option_defaults(SELECTORS[config["selector"]])
+    return {
+        key: value
+        for key, value in options.items()
+        if key not in usual or canonical(_numbers(value)) != canonical(_numbers(usual[key]))
+    }
+
+
+def _option_defaults(method: type[Selector]) -> dict[str, Any]:
+    parameters = inspect.signature(method.__init__).parameters.values()
+    plain = (bool, int, float, str, tuple)
+    return {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.kind is parameter.KEYWORD_ONLY and isinstance(parameter.default, plain)
+    }
+
+
+def _numbers(value: Any) -> Any:
+    """1.0 as 1: the same number must not make two runs."""
+    if isinstance(value, dict):
+        return {key: _numbers(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
