@@ -1,0 +1,276 @@
+"""Tables of cost (seconds, epochs to a target) and of the runs themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d2ace.evaluation import METRICS
+
+from . import style
+from .figures_training import monitored, seconds
+from .frames import BASELINE, SHOWN, Array, Comparison, Laboratory, counted, curve, number
+from .store import StoredRun
+from .tables import Cell, Table, Value, figure, word
+
+
+def times(name: str, comparison: Comparison) -> Table:
+    """Seconds of a run by part, and the ratio to Random."""
+    rows = []
+    for dataset in comparison.datasets:
+        for method in comparison.methods:
+            runs = comparison.runs(dataset, method)
+            if not runs:
+                continue
+            parts = seconds(runs)
+            total = _total(runs)
+            ratio = _ratio(runs, comparison.runs(dataset, BASELINE))
+            rows.append(
+                [
+                    word(dataset),
+                    word(method),
+                    *[figure(parts[part], ".2f") for part in style.PARTS],
+                    figure(total, ".2f"),
+                    figure(ratio, ".2f"),
+                ]
+            )
+    return Table(
+        name=name,
+        title=f"Seconds per run, {comparison.model}",
+        caption=(
+            f"Mean wall-clock seconds, evaluation left out; “× {BASELINE}” is the total over "
+            f"{BASELINE}'s on the same folds and seeds. Runs that shared a machine with others "
+            "are slower: compare within a grid."
+        ),
+        columns=[
+            "Dataset",
+            "Method",
+            *[part_title for part_title, _ in style.PARTS.values()],
+            "Total",
+            f"× {BASELINE}",
+        ],
+        rows=rows,
+    )
+
+
+def targets(name: str, comparison: Comparison) -> Table | None:
+    """Epochs and seconds until a method is as good as Random ever was on the validation rows."""
+    rows: list[list[Cell]] = []
+    data: list[dict[str, Value]] = []
+    for dataset in comparison.datasets:
+        metric = monitored(comparison, dataset)
+        sign = 1.0 if METRICS[metric].higher_is_better else -1.0
+        goals = {
+            (run.fold, run.seed): _best(sign * curve(run, "validation", metric))
+            for run in comparison.runs(dataset, BASELINE)
+        }
+        goals = {where: goal for where, goal in goals.items() if not np.isnan(goal)}
+        if not goals:
+            continue
+        row = [word(dataset)]
+        for method in comparison.methods:
+            reached = [
+                _reach(run, sign * curve(run, "validation", metric), goals[run.fold, run.seed])
+                for run in comparison.runs(dataset, method)
+                if (run.fold, run.seed) in goals
+            ]
+            hits = [hit for hit in reached if hit is not None]
+            # More than half must arrive for a median that counts the others as "never".
+            often = 2 * len(hits) > len(reached)
+            epoch, second = (_median(hits, len(reached), part) if often else None for part in (0, 1))
+            note = f"{len(hits)} of {len(reached)}" if reached else ""
+            spread = ""
+            if second is not None and not np.isnan(second):
+                spread = f"{second:.1f} s"
+            text = "–" if not reached else "never" if epoch is None else f"{epoch:g}"
+            row.append(Cell(text, epoch, spread=spread, note=note))
+            data.append(
+                {
+                    "dataset": dataset,
+                    "method": method,
+                    "epochs": epoch,
+                    "seconds": second,
+                    "reached": len(hits),
+                    "runs": len(reached),
+                }
+            )
+        rows.append(row)
+    if not rows:
+        return None
+    return Table(
+        name=name,
+        title=f"Epochs to {BASELINE}'s best, {comparison.model}",
+        caption=(
+            f"Epochs, and seconds without evaluation, until a run's validation score is as good as "
+            f"the best of {BASELINE}'s run with the same fold and seed. The median over runs, one "
+            "that never gets there counting as never; “never” where half or more do not. Below, how many of the runs got there."
+        ),
+        columns=["Dataset", *comparison.methods],
+        rows=rows,
+        data=data,
+    )
+
+
+def inventory(name: str, laboratory: Laboratory) -> Table:
+    """What ran, study by study; every run in the CSV."""
+    rows = []
+    groups: dict[tuple[str, str, str], list[StoredRun]] = {}
+    for run in [*laboratory.finished, *laboratory.failed]:
+        groups.setdefault((run.study, run.model, run.dataset), []).append(run)
+    for (study, model, dataset), runs in sorted(groups.items()):
+        done = [run for run in runs if run.status == "finished"]
+        bad = [run for run in runs if run.status == "failed"]
+        rows.append(
+            [
+                word(study),
+                word(model),
+                word(dataset),
+                Cell(*_count({run.method for run in runs})),
+                Cell(*_count({run.fold for run in runs})),
+                Cell(*_count({run.seed for run in runs})),
+                Cell(str(len(done)), len(done)),
+                Cell(str(len(bad)), len(bad)),
+                Cell(*_number(_missing(runs))),
+            ]
+        )
+    data: list[dict[str, Value]] = [
+        {
+            "study": run.study,
+            "model": run.model,
+            "dataset": run.dataset,
+            "method": run.method,
+            "fold": run.fold,
+            "seed": run.seed,
+            "status": run.status,
+            "error": run.error,
+            **{metric: (run.result or {}).get("test", {}).get(metric) for metric in SHOWN},
+            "seconds": (run.result or {}).get("seconds", {}).get("total"),
+            "finished_at": run.finished_at,
+            "key": run.key,
+        }
+        for run in [*laboratory.finished, *laboratory.failed]
+    ]
+    return Table(
+        name=name,
+        title="Runs",
+        caption=(
+            "What is in the store. “Missing” counts the runs that some method of the row has and "
+            "another has not, by fold and seed. The CSV file has a line for every run."
+        ),
+        columns=[
+            "Study",
+            "Model",
+            "Dataset",
+            "Methods",
+            "Folds",
+            "Seeds",
+            "Finished",
+            "Failed",
+            "Missing",
+        ],
+        rows=rows,
+        data=data,
+    )
+
+
+def failures(name: str, laboratory: Laboratory) -> Table | None:
+    """The runs that failed, with what they said."""
+    if not laboratory.failed:
+        return None
+    return Table(
+        name=name,
+        title="Failed runs",
+        caption="Runs that ended with an error; they are in no other table.",
+        columns=["Study", "Model", "Dataset", "Method", "Fold", "Seed", "Error"],
+        rows=[
+            [
+                word(run.study),
+                word(run.model),
+                word(run.dataset),
+                word(run.method),
+                Cell(*_number(run.fold)),
+                Cell(*_number(run.seed)),
+                word((run.error or "").strip()),
+            ]
+            for run in laboratory.failed
+        ],
+    )
+
+
+def missing_runs(laboratory: Laboratory) -> list[str]:
+    """What is missing, in words: one sentence per dataset and model."""
+    groups: dict[tuple[str, str, str], list[StoredRun]] = {}
+    for run in [*laboratory.finished, *laboratory.failed]:
+        groups.setdefault((run.study, run.model, run.dataset), []).append(run)
+    sentences = []
+    for (study, model, dataset), runs in sorted(groups.items()):
+        gaps = {
+            method: missing
+            for method in style.order(run.method for run in runs)
+            if (missing := _gaps(runs, method))
+        }
+        if gaps and study != "sweep":
+            listed = ", ".join(f"{method} ({len(missing)})" for method, missing in gaps.items())
+            sentences.append(f"{study}, {model} on {dataset}: {listed}")
+    return sentences
+
+
+def _gaps(runs: list[StoredRun], method: str) -> set[tuple[int, int]]:
+    """(fold, seed) pairs that another method has finished or tried and this one has not finished."""
+    every = {(run.fold, run.seed) for run in runs}
+    return every - {
+        (run.fold, run.seed) for run in runs if run.method == method and run.status == "finished"
+    }
+
+
+def _missing(runs: list[StoredRun]) -> int:
+    tried = {(run.method, run.fold, run.seed) for run in runs}
+    methods, places = {run.method for run in runs}, {(run.fold, run.seed) for run in runs}
+    return len(methods) * len(places) - len(tried)
+
+
+def _count(values: set[Any]) -> tuple[str, int]:
+    return _number(len(values))
+
+
+def _number(count: int) -> tuple[str, int]:
+    return str(count), count
+
+
+def _total(runs: tuple[StoredRun, ...]) -> float:
+    return float(np.nansum(list(seconds(runs).values())))
+
+
+def _ratio(runs: tuple[StoredRun, ...], baseline: tuple[StoredRun, ...]) -> float | None:
+    """Total over the baseline's, on the folds and seeds both have."""
+    base = {(run.fold, run.seed): _total((run,)) for run in baseline}
+    own = {(run.fold, run.seed): _total((run,)) for run in runs}
+    both = base.keys() & own.keys()
+    below = sum(base[where] for where in sorted(both))
+    return sum(own[where] for where in sorted(both)) / below if below else None
+
+
+def _best(values: Array) -> float:
+    finite = values[np.isfinite(values)]
+    return float(finite.max()) if finite.size else float("nan")
+
+
+def _reach(run: StoredRun, values: Array, goal: float) -> tuple[int, float] | None:
+    """First epoch (from 1) as good as the goal, and the seconds until then."""
+    hits = np.flatnonzero(values >= goal)
+    if not hits.size:
+        return None
+    place = int(hits[0])
+    spent = number((run.result or {})["seconds"].get("setup"))
+    for part in style.PARTS:
+        if part != "setup":
+            spent += float(curve(run, "seconds", part)[: place + 1].sum())
+    return place + 1, spent
+
+
+def _median(hits: list[tuple[int, float]], runs: int, part: int) -> float:
+    values = sorted(hit[part] for hit in hits)
+    values += [float("inf")] * (runs - len(values))
+    middle = (values[(runs - 1) // 2], values[runs // 2])
+    return float(np.mean(middle))

@@ -1,0 +1,125 @@
+"""A figure of the report: drawn once, given as SVG (in the page and as a file) and as PDF."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture that is drawn when it is asked for.
+
+    Parameters
+    ----------
+    name : str
+        Of its files, and of the elements inside.
+    title, caption : str
+        What it shows; what one sees, in sentences.
+    alt : str
+        The picture in words, for those who do not see it.
+    draw : callable
+        Returns the matplotlib figure. Called inside `style.applied`.
+    wide : bool
+        Needs more width than a phone has: scrolls in its box there.
+    """
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    draw: Callable[[], Canvas]
+    wide: bool = False
+
+    kind = "figure"
+
+    def render(self) -> tuple[str, bytes]:
+        """The figure as SVG and as PDF; the same bytes every time."""
+        with style.applied(), warnings.catch_warnings():
+            # A name in a script the font lacks is drawn as boxes in the PDF; that is no failure.
+            warnings.filterwarnings("ignore", message="Glyph .* missing")
+            canvas = self.draw()
+            vector, document = io.BytesIO(), io.BytesIO()
+            canvas.savefig(vector, format="svg", transparent=True, metadata={"Date": None})
+            canvas.set_layout_engine("none")  # settled by the first drawing
+            canvas.savefig(
+                document,
+                format="pdf",
+                metadata={"CreationDate": None, "Title": self.title},
+            )
+        return self._own_names(vector.getvalue().decode()), document.getvalue()
+
+    def _own_names(self, svg: str) -> str:
+        """Only the drawing, under element names that no other figure of the page has."""
+        svg = svg[svg.index("<svg") :]
+        svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+
+        def tidy(tag: re.Match[str]) -> str:
+            text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{self.name}-", tag[0])
+            # To a hundredth of a point: nobody sees less, and the page is lighter.
+            text = re.sub(r"(?<=[ \"(,])(-?\d+\.\d{2})\d+(?=[ \"),])", r"\1", text)
+            return re.sub(r' xmlns:xlink="[^"]*"', "", text).replace("xlink:href", "href")
+
+        return re.sub(r"<[^>]+>", tidy, svg)  # tags only: names in the text stay as they are
+
+
+def standalone(svg: str) -> str:
+    """The SVG as a file of its own, readable on dark ground too."""
+    head, rest = svg.split(">", 1)
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        f"{head}><style>{style.dark_rules('svg')}</style>{rest}\n"
+    )
+
+
+def canvas(width: float = style.WIDTH, height: float = 3.2) -> Canvas:
+    """An empty figure that lays itself out."""
+    from matplotlib.figure import Figure as Canvas
+
+    return Canvas(figsize=(width, height), layout="constrained")
+
+
+def legend_below(picture: Canvas, axes: Axes, columns: int = 4) -> None:
+    """One legend under the axes, where it covers nothing, read row by row."""
+    handles, labels = axes.get_legend_handles_labels()
+    if not handles:
+        return
+    rows = -(-len(handles) // columns)
+    order = [row * columns + column for column in range(columns) for row in range(rows)]
+    order = [place for place in order if place < len(handles)]
+    picture.legend(
+        [handles[place] for place in order],
+        [labels[place] for place in order],
+        loc="outside lower center",
+        ncols=min(columns, len(handles)),
+        columnspacing=1.4,
+    )
+
+
+def mean_and_spread(curves: list[Array]) -> tuple[Array, Array, Array]:
+    """Epochs that all curves reach, their mean and standard deviation there (0 for one curve)."""
+    length = min((len(curve) for curve in curves), default=0)
+    if not length:
+        return np.zeros(0), np.zeros(0), np.zeros(0)
+    stacked = np.stack([curve[:length] for curve in curves])
+    spread = stacked.std(axis=0, ddof=1) if len(stacked) > 1 else np.zeros(length)
+    return np.arange(1, length + 1, dtype=float), stacked.mean(axis=0), spread
+
+
+def plain(text: str) -> str:
+    """A name as a legend takes it: one that begins with an underscore would be left out."""
+    return f" {text}" if text.startswith("_") else text

@@ -1,0 +1,297 @@
+"""The runs of a store in the shapes that tables and figures want."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from d2ace.evaluation import METRICS
+
+from . import style
+from .specs import DEFAULTS, canonical
+from .store import Store, StoredRun
+
+BASELINE = "Random"
+CANDIDATE = "D2ACE"
+SHOWN = ("macro_auc", "macro_f1", "ranking_loss", "mean_average_precision")
+"""The metrics of the report: the paper's three for tabular data, and its one for images."""
+DIGITS = 4
+"""Decimals of a printed score. Ranks are those of the printed scores, as in the paper."""
+STUDIES = ("ablation", "sweep")
+"""Studies with sections of their own; every other one compares methods."""
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Scores = dict[str, dict[str, float]]
+"""Dataset -> method -> score."""
+
+_ELSEWHERE = ("model", "model_options", "selector", "selector_options", "fold", "seed")
+_IN_THE_NAME = ("repair", "protocol")  # of the dataset
+_NO_EFFECT = ("epoch_loss", "record")  # on scores
+_SETTINGS = [key for key in DEFAULTS if key not in (*_ELSEWHERE, *_IN_THE_NAME, *_NO_EFFECT)]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The finished runs of one study with one model, by dataset and method."""
+
+    study: str
+    model: str
+    cells: dict[tuple[str, str], tuple[StoredRun, ...]]
+
+    @property
+    def datasets(self) -> list[str]:
+        """Datasets, by name."""
+        return sorted({dataset for dataset, _ in self.cells})
+
+    @property
+    def methods(self) -> list[str]:
+        """Methods, in the paper's order."""
+        return style.order(method for _, method in self.cells)
+
+    def runs(self, dataset: str, method: str) -> tuple[StoredRun, ...]:
+        """The runs of a cell by seed and fold; none is empty."""
+        return self.cells.get((dataset, method), ())
+
+    def values(self, metric: str, dataset: str, method: str) -> Array:
+        """Test scores of a cell, without undefined ones."""
+        scores = [test_score(run, metric) for run in self.runs(dataset, method)]
+        return np.array([score for score in scores if not np.isnan(score)])
+
+    def means(self, metric: str) -> Scores:
+        """Printed mean scores; a cell without a defined score is missing."""
+        table: Scores = {dataset: {} for dataset in self.datasets}
+        for dataset in self.datasets:
+            for method in self.methods:
+                values = self.values(metric, dataset, method)
+                if values.size:
+                    table[dataset][method] = round(float(values.mean()), DIGITS)
+        return table
+
+    def block(self, metric: str) -> Scores:
+        """The largest part of `means` without a gap; ranks and tests need one.
+
+        Largest by cells, so that neither a dataset with few methods nor a method with few
+        datasets empties it.
+        """
+        table = self.means(metric)
+        kinds = {frozenset(row) for row in table.values()}
+        choices = kinds | {a & b for a, b in itertools.combinations(kinds, 2)}
+
+        def size(methods: frozenset[str]) -> tuple[int, int, list[str]]:
+            held = sum(methods <= set(row) for row in table.values())
+            return held * len(methods), len(methods), sorted(methods)
+
+        best = max(choices, key=size, default=frozenset())
+        return {
+            dataset: {method: score for method, score in row.items() if method in best}
+            for dataset, row in table.items()
+            if best and best <= set(row)
+        }
+
+    def differences(
+        self, metric: str, method: str, baseline: str = BASELINE, datasets: Iterable[str] = ()
+    ) -> Array:
+        """Score minus the baseline's, paired by dataset, fold and seed; positive is better."""
+        sign = 1.0 if METRICS[metric].higher_is_better else -1.0
+        found = []
+        for dataset in datasets or self.datasets:
+            base = {
+                (run.fold, run.seed): test_score(run, metric)
+                for run in self.runs(dataset, baseline)
+            }
+            found += [
+                sign * (test_score(run, metric) - base[run.fold, run.seed])
+                for run in self.runs(dataset, method)
+                if (run.fold, run.seed) in base
+            ]
+        differences = np.array(found, dtype=float)
+        return differences[~np.isnan(differences)]
+
+    def spread(self) -> str:
+        """How many folds and seeds, in words."""
+        runs = [run for cell in self.cells.values() for run in cell]
+        folds, seeds = len({run.fold for run in runs}), len({run.seed for run in runs})
+        return f"{counted(folds, 'fold')} and {counted(seeds, 'seed')}"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The runs of one study of options on one dataset with one model."""
+
+    model: str
+    dataset: str
+    selector: str
+    options: tuple[str, ...]
+    """The options that were varied."""
+    points: dict[tuple[Any, ...], tuple[StoredRun, ...]]
+    """Values of these options -> runs."""
+
+
+@dataclass(frozen=True)
+class Laboratory:
+    """Everything a report tells of."""
+
+    comparisons: list[Comparison]
+    ablations: list[Comparison]
+    sweeps: list[Sweep]
+    finished: list[StoredRun]
+    failed: list[StoredRun]
+
+    @property
+    def methods(self) -> list[str]:
+        """All methods of the comparisons."""
+        return style.order(method for one in self.comparisons for method in one.methods)
+
+
+def collect(store: Store) -> Laboratory:
+    """The runs of a store, sorted out. The order in which they were stored plays no part."""
+    everything = sorted(store.runs(status=None), key=_place)
+    finished = [run for run in everything if run.status == "finished" and run.result]
+    others = [run for run in finished if run.study not in STUDIES]
+    studies = sorted({run.study for run in others}, key=lambda study: (study != "main", study))
+    comparisons = [
+        one for study in studies for one in _compare([r for r in others if r.study == study])
+    ]
+    return Laboratory(
+        comparisons=comparisons,
+        ablations=_compare([run for run in finished if run.study == "ablation"]),
+        sweeps=_sweeps([run for run in finished if run.study == "sweep"]),
+        finished=finished,
+        failed=[run for run in everything if run.status == "failed"],
+    )
+
+
+def test_score(run: StoredRun, metric: str) -> float:
+    """A run's score on the test fold; NaN where it is undefined."""
+    return number((run.result or {}).get("test", {}).get(metric))
+
+
+def curve(run: StoredRun, *keys: str) -> Array:
+    """One value per epoch of a run's history; NaN where there is none."""
+    values = []
+    for epoch in (run.result or {}).get("history") or ():
+        value: Any = epoch
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        values.append(number(value))
+    return np.array(values, dtype=float)
+
+
+def number(value: Any) -> float:
+    """A float of what JSON holds; NaN for null."""
+    return float("nan") if value is None else float(value)
+
+
+def counted(count: int, noun: str) -> str:
+    """"1 fold", "5 folds"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def title(metric: str) -> str:
+    """A metric's name as printed, and which way is better."""
+    one = METRICS[metric]
+    return f"{one.title} ({'higher' if one.higher_is_better else 'lower'} is better)"
+
+
+def _compare(runs: list[StoredRun]) -> list[Comparison]:
+    """One comparison per model."""
+    names = _dataset_names(runs)
+    found: dict[str, dict[tuple[str, str], dict[tuple[int, int], StoredRun]]] = {}
+    for run in runs:
+        cell = found.setdefault(run.model, {}).setdefault((names[run.key], run.method), {})
+        # The same work with and without a recording gives the same scores: it counts once.
+        cell.setdefault((run.seed, run.fold), run)
+    return [
+        Comparison(
+            study=runs[0].study,
+            model=model,
+            cells={
+                where: tuple(cell[key] for key in sorted(cell))
+                for where, cell in sorted(cells.items())
+            },
+        )
+        for model, cells in sorted(found.items())
+    ]
+
+
+def _dataset_names(runs: list[StoredRun]) -> dict[str, str]:
+    """Run key -> dataset, with the settings in which the run differs from most: "[epochs=20]".
+
+    Otherwise runs of different lengths, say, would be averaged as if they were the same.
+    """
+    usual = {}
+    for key in _SETTINGS:
+        counts = Counter(canonical(run.config.get(key)) for run in runs)
+        usual[key] = max(counts, key=lambda text: (counts[text], text)) if counts else ""
+    names = {}
+    for run in runs:
+        here = {key: canonical(run.config.get(key)) for key in _SETTINGS}
+        unusual = [f"{key}={text}" for key, text in here.items() if text != usual[key]]
+        names[run.key] = f"{run.dataset} [{', '.join(unusual)}]" if unusual else run.dataset
+    return names
+
+
+def _sweeps(runs: list[StoredRun]) -> list[Sweep]:
+    """Runs that set the same options belong together; the options that vary are the axes."""
+    names = _dataset_names(runs)
+    groups: dict[tuple[str, ...], list[StoredRun]] = {}
+    for run in runs:
+        options = tuple(sorted(run.config["selector_options"]))
+        where = (run.model, names[run.key], run.selector, json.dumps(options))
+        groups.setdefault(where, []).append(run)
+    sweeps = []
+    for (model, dataset, selector, named), members in sorted(groups.items()):
+        options = tuple(json.loads(named))
+        seen = {
+            key: {canonical(run.config["selector_options"][key]) for run in members}
+            for key in options
+        }
+        varied = tuple(key for key in options if len(seen[key]) > 1) or options[:1]
+        points: dict[tuple[Any, ...], dict[tuple[int, int], StoredRun]] = {}
+        for run in members:
+            value = tuple(_value(run, key) for key in varied)
+            points.setdefault(value, {}).setdefault((run.seed, run.fold), run)
+        sweeps.append(
+            Sweep(
+                model=model,
+                dataset=dataset,
+                selector=selector,
+                options=varied,
+                points={
+                    value: tuple(points[value][key] for key in sorted(points[value]))
+                    for value in sorted(points, key=_sortable)
+                },
+            )
+        )
+    return sweeps
+
+
+def _value(run: StoredRun, option: str) -> Any:
+    value = run.config["selector_options"][option]
+    if option == "neighbors" and isinstance(value, int) and run.result is not None:
+        rows = run.result.get("dataset", {}).get("train")
+        return "n" if rows is not None and value >= rows - 1 else value
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _sortable(values: tuple[Any, ...]) -> list[tuple[int, float, str]]:
+    """Numbers by size, then words; pairs of numbers one after the other."""
+    flat: list[Any] = []
+    for value in values:
+        flat += value if isinstance(value, tuple) else [value]
+    return [
+        (0, float(item), "") if isinstance(item, (int, float)) else (1, 0.0, str(item))
+        for item in flat
+    ]
+
+
+def _place(run: StoredRun) -> tuple[Any, ...]:
+    recorded = not run.config.get("record")  # where one work was done twice, the recorded one
+    where = (run.study, run.model, run.dataset, run.method, run.seed, run.fold)
+    return (*where, recorded, run.key)

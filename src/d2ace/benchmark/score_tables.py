@@ -1,0 +1,245 @@
+"""Tables of the comparison: scores, ranks, difference to Random, tests."""
+
+from __future__ import annotations
+
+from d2ace import evaluation
+from d2ace.evaluation import METRICS
+
+from .frames import BASELINE, SHOWN, Comparison, counted, title
+from .published import Published
+from .tables import Cell, Table, Value, figure, p_text, signed, word
+from .verdicts import Verdicts, interval
+
+
+def scores(
+    name: str, comparison: Comparison, metric: str, verdicts: Verdicts, published: Published
+) -> Table:
+    """Mean and standard deviation of every method on every dataset, beside what was published."""
+    methods, means = comparison.methods, comparison.means(metric)
+    rows: list[list[Cell]] = []
+    data: list[dict[str, Value]] = []
+    for dataset in comparison.datasets:
+        places = _places(means[dataset], METRICS[metric].higher_is_better)
+        most = max(comparison.values(metric, dataset, method).size for method in methods)
+        row = [word(dataset)]
+        for method in methods:
+            values = comparison.values(metric, dataset, method)
+            printed = published.score(metric, comparison.model, dataset, method)
+            notes = []
+            if 0 < values.size < most:
+                notes.append(f"{values.size} of {counted(most, 'run')}")
+            if printed is not None:
+                notes.append(f"paper {printed:.4f}")
+            if not values.size:
+                row.append(Cell("–", None, note=", ".join(notes)))
+                continue
+            mean = float(values.mean())
+            deviation = float(values.std(ddof=1)) if values.size > 1 else None
+            place = places[method]
+            row.append(
+                Cell(
+                    f"{mean:.4f}",
+                    mean,
+                    spread="" if deviation is None else f"±{deviation:.4f}",
+                    place=int(place) if place <= 3 else 0,
+                    note=", ".join(notes),
+                )
+            )
+            data.append(
+                {
+                    "dataset": dataset,
+                    "method": method,
+                    "mean": mean,
+                    "sd": deviation,
+                    "runs": int(values.size),
+                    "rank": place,
+                    "published": printed,
+                }
+            )
+        rows.append(row)
+    return Table(
+        name=name,
+        title=f"{METRICS[metric].title}, {comparison.model}",
+        caption=(
+            f"{title(metric)}: mean ± standard deviation on the test folds, over "
+            f"{comparison.spread()}. 1, 2 and 3 mark the best three of a row."
+            + (" “paper” is the published score." if _any_published(rows) else "")
+        ),
+        columns=["Dataset", *methods],
+        rows=rows,
+        foot=[_average_ranks(comparison, metric, verdicts, published)],
+        data=data,
+    )
+
+
+def ranks(
+    name: str, comparison: Comparison, judged: dict[str, Verdicts], published: Published
+) -> Table:
+    """Average rank of every method in every metric."""
+    rows = []
+    data: list[dict[str, Value]] = []
+    for metric, verdicts in judged.items():
+        row = _average_ranks(comparison, metric, verdicts, published)
+        rows.append([word(METRICS[metric].title), *row[1:]])
+        if len(verdicts.average_ranks) > 1:
+            every = evaluation.ranks(verdicts.table, METRICS[metric].higher_is_better)
+            data += [
+                {"metric": metric, "dataset": str(dataset), "method": str(method), "rank": rank}
+                for dataset, own in every.items()
+                for method, rank in own.items()
+            ]
+    counts = sorted({verdicts.datasets for verdicts in judged.values()})
+    over = " or ".join(str(count) for count in counts)
+    left = sorted({name for verdicts in judged.values() for name in verdicts.left_out})
+    gaps = f" Left out because of gaps: {', '.join(left)}." if left else ""
+    return Table(
+        name=name,
+        title=f"Average ranks, {comparison.model}",
+        caption=(
+            f"Mean over {over} dataset{'' if counts == [1] else 's'} of the rank among the "
+            "methods; 1 is best. Ranks are those of the printed scores, equal scores share the "
+            f"lowest rank, as in the paper.{gaps}"
+            + (
+                " “paper” is the published average, over thirteen datasets."
+                if _any_published(rows)
+                else ""
+            )
+        ),
+        columns=["Metric", *comparison.methods],
+        rows=rows,
+        data=data or None,
+    )
+
+
+def gains(name: str, comparison: Comparison) -> Table:
+    """Difference to Random of every method, over all datasets; by dataset in the CSV."""
+    rows = []
+    data: list[dict[str, Value]] = []
+    for method in comparison.methods:
+        if method == BASELINE:
+            continue
+        row = [word(method)]
+        for metric in SHOWN:
+            one = interval(comparison.differences(metric, method))
+            note = "" if not one.count else "within noise" if one.noise else "clear of zero"
+            row.append(Cell(signed(str(one)), one.mean if one.count else None, note=note))
+            for dataset in ["", *comparison.datasets]:
+                chosen = [dataset] if dataset else comparison.datasets
+                part = interval(comparison.differences(metric, method, datasets=chosen))
+                data.append(
+                    {
+                        "metric": metric,
+                        "dataset": dataset or "all",
+                        "method": method,
+                        "difference": part.mean,
+                        "low": part.low,
+                        "high": part.high,
+                        "pairs": part.count,
+                    }
+                )
+        rows.append(row)
+    return Table(
+        name=name,
+        title=f"Better than {BASELINE} by, {comparison.model}",
+        caption=(
+            f"Mean difference to {BASELINE} in the metric's units, positive is better whatever "
+            "the metric, with its 95 % interval over all datasets, folds and seeds (paired). "
+            "Folds share training rows, so that the intervals are rather too narrow. The CSV file "
+            "has every dataset."
+        ),
+        columns=["Method", *[METRICS[metric].title for metric in SHOWN]],
+        rows=rows,
+        data=data or None,
+    )
+
+
+def tests(
+    name: str, comparison: Comparison, judged: dict[str, Verdicts], published: Published
+) -> Table:
+    """The reference method against every other: Wilcoxon, Holm, Friedman in the caption."""
+    rows = []
+    friedman = []
+    for metric, verdicts in judged.items():
+        for method, one in verdicts.tests.items():
+            holm = verdicts.holm.get(method)
+            p = published.p_value(metric, comparison.model, method)
+            if verdicts.reference != "D2ACE":
+                p = None
+            rows.append(
+                [
+                    word(METRICS[metric].title),
+                    word(verdicts.reference),
+                    word(method),
+                    word(f"{one.better} / {one.equal} / {one.worse}"),
+                    figure(one.rank_biserial, "+.2f"),
+                    Cell(p_text(one.p_value), one.p_value),
+                    Cell(p_text(holm), holm) if holm is not None else Cell("–"),
+                    word(verdicts.verdict(method)),
+                    figure(p),
+                ]
+            )
+        if verdicts.friedman is not None:
+            friedman.append(f"{METRICS[metric].title} p {_equals(verdicts.friedman)}")
+    together = f" Friedman test of all methods: {', '.join(friedman)}." if friedman else ""
+    few = [verdicts.datasets for verdicts in judged.values() if not verdicts.enough]
+    return Table(
+        name=name,
+        title=f"Signed-rank tests, {comparison.model}",
+        caption=(
+            "Is the first method better than the second? One-sided Wilcoxon signed-rank test over "
+            "datasets (normal approximation, as in the paper), then corrected for the number of "
+            "methods by Holm. Effect is the rank-biserial correlation, from −1 to 1."
+            + together
+            + (f" {powerless(max(few))}" if few else "")
+        ),
+        columns=[
+            "Metric",
+            "Method",
+            "Against",
+            "Better / equal / worse",
+            "Effect",
+            "p",
+            "p (Holm)",
+            "Verdict",
+            "p published",
+        ],
+        rows=rows,
+    )
+
+
+def powerless(datasets: int) -> str:
+    """Why the signed-rank test says nothing here."""
+    return (
+        f"Over {counted(datasets, 'dataset')} the signed-rank test has no power: "
+        "its p-values are shown but decide nothing."
+    )
+
+
+def _average_ranks(
+    comparison: Comparison, metric: str, verdicts: Verdicts, published: Published
+) -> list[Cell]:
+    places = _places(verdicts.average_ranks, higher_is_better=False)
+    row = [word("Average rank")]
+    for method in comparison.methods:
+        rank = verdicts.average_ranks.get(method)
+        printed = published.average_rank(metric, comparison.model, method)
+        note = "" if printed is None else f"paper {printed:.2f}"
+        place = places.get(method, 0)
+        row.append(figure(rank, ".2f", place=place if place <= 3 else 0, note=note))
+    return row
+
+
+def _places(row: dict[str, float], higher_is_better: bool) -> dict[str, int]:
+    """Place of every method; equals share the better one."""
+    return {
+        method: 1 + sum((other > own) if higher_is_better else (other < own) for other in row.values())
+        for method, own in row.items()
+    }
+
+
+def _any_published(rows: list[list[Cell]]) -> bool:
+    return any("paper" in cell.note for row in rows for cell in row)
+
+
+def _equals(p: float) -> str:
+    return p_text(p) if p < 0.0001 else f"= {p_text(p)}"

@@ -1,0 +1,187 @@
+"""One look for all figures: a method has the same colour, marker and line everywhere.
+
+Colours stay apart under red-green blindness and are readable on white and on dark ground (a test
+measures both); markers and lines tell methods apart without colour.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+INK = "#1f2429"
+"""Text and axes. In dark mode a style sheet repaints this very colour; see `dark_rules`."""
+FAINT = "#d4d8dd"
+"""Grid lines; repainted as well."""
+ZERO = "#6b747d"
+"""The line of no difference; readable on both grounds."""
+DARK = {INK: "#e4e7ea", FAINT: "#3a4148"}
+
+WIDTH = 4.8  # inches; a phone shows it at its natural size, so text stays readable
+WIDE = 8.4  # inches; scrolls in its box on a phone
+
+PARTS = {
+    "setup": ("Set-up", "#c3c9d0"),
+    "recompute": ("Weights", "#dd4b10"),
+    "draw": ("Drawing", "#f0a202"),
+    "observe": ("Observing", "#33b864"),
+    "train": ("Training", "#1062ad"),
+}
+"""Part of a run's time -> title, colour; stacked in this order."""
+
+TIERS = {"low": "#c4dcef", "middle": "#6f9fc6", "high": "#b23808"}
+"""Tercile -> colour, the higher the darker."""
+
+METHODS = ("Random", "Active", "Recent", "DIHCL", "Balance", "Hard-Imb", "ML-Unc", "D2ACE")
+"""The paper's methods in the paper's order."""
+
+_COLOURS = ("#8a8a8a", "#f0a202", "#62c4f5", "#33b864", "#a8174f", "#7038ff", "#1062ad", "#dd4b10")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_DASHES: tuple[Any, ...] = (
+    (0, (1.2, 1.2)),
+    (0, (5, 1.5)),
+    (0, (5, 1.5, 1.2, 1.5)),
+    (0, (3, 1.2)),
+    (0, (7, 2, 1.2, 2, 1.2, 2)),
+    (0, (8, 2)),
+    (0, (2, 2)),
+    "solid",
+)
+_FREE_COLOURS = ("#00897b", "#c2185b", "#8d6e63", "#5e7c16", "#ab47bc", "#b8860b")
+_FREE_MARKERS = ("p", "<", ">", "h", "d", "8")
+
+RC: dict[str, Any] = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": INK,
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 9,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "figure.constrained_layout.use": True,
+    "figure.titlesize": 10,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.7,
+    "hatch.linewidth": 0.6,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "legend.handlelength": 2.8,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 5,
+    "patch.edgecolor": INK,
+    "pdf.fonttype": 42,  # text stays text
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "d2ace",  # the same figure gives the same bytes
+    "text.color": INK,
+    "text.parse_math": False,  # a dollar sign in a label's name is a dollar sign
+    "xtick.color": INK,
+    "xtick.labelsize": 8.5,
+    "ytick.color": INK,
+    "ytick.labelsize": 8.5,
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a method is drawn."""
+
+    colour: str
+    marker: str
+    dashes: Any
+    width: float = 1.4
+    hollow: bool = False
+
+    def line(self) -> dict[str, Any]:
+        """Arguments of a curve."""
+        return {"color": self.colour, "linestyle": self.dashes, "linewidth": self.width}
+
+    def point(self) -> dict[str, Any]:
+        """Arguments of a marker."""
+        face = "none" if self.hollow else self.colour
+        size = 8 if self.marker == "*" else 5.5
+        return {
+            "color": self.colour,
+            "marker": self.marker,
+            "markerfacecolor": face,
+            "markersize": size,
+        }
+
+
+def order(methods: Iterable[str]) -> list[str]:
+    """The methods as the paper lists them, each followed by its variants; others after, by name."""
+
+    def place(method: str) -> tuple[int, str, str]:
+        base = base_of(method)
+        return (METHODS.index(base) if base in METHODS else len(METHODS), base, method)
+
+    return sorted(set(methods), key=place)
+
+
+def base_of(name: str) -> str:
+    """"D2ACE (reference)" is a variant of "D2ACE"."""
+    return re.sub(r" \([^()]*\)$", "", name)
+
+
+def looks(methods: Iterable[str]) -> dict[str, Look]:
+    """The look of every method.
+
+    A paper's method has its own for good; a variant is its method with hollow markers and a
+    thinner line; any other gets the next free colour, in the order of the names.
+    """
+    found: dict[str, Look] = {}
+    variants: dict[str, int] = {}
+    strangers = 0
+    for method in order(methods):
+        base = base_of(method)
+        if base in METHODS:
+            place = METHODS.index(base)
+            own = Look(_COLOURS[place], _MARKERS[place], _DASHES[place])
+            if base == METHODS[-1]:
+                own = Look(own.colour, own.marker, own.dashes, width=2.1)
+            if method != base:
+                number = variants[base] = variants.get(base, 0) + 1
+                dash = (0, (1.5 + number, 1.5, 1, 1.5))
+                own = Look(own.colour, own.marker, dash, width=1.1, hollow=True)
+            found[method] = own
+            continue
+        around, place = divmod(strangers, len(_FREE_COLOURS))
+        found[method] = Look(
+            _FREE_COLOURS[place],
+            _FREE_MARKERS[(place + around) % len(_FREE_MARKERS)],
+            (0, (4, 1, 1, 1 + around)),
+            hollow=around % 2 == 1,
+        )
+        strangers += 1
+    return found
+
+
+@contextmanager
+def applied() -> Iterator[None]:
+    """Draw in this look."""
+    import matplotlib
+    from cycler import cycler
+
+    settings = RC | {"axes.prop_cycle": cycler(color=[_COLOURS[6], _COLOURS[7], _COLOURS[3]])}
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # a user's matplotlibrc must not change a report
+        matplotlib.rcParams.update(settings)
+        yield
+
+
+def dark_rules(scope: str) -> str:
+    """A style sheet that repaints ink and grid inside ``scope`` where the reader prefers dark."""
+    rules = []
+    for light, dark in DARK.items():
+        rules.append(f'{scope} [style*="fill: {light}"] {{ fill: {dark} !important; }}')
+        rules.append(f'{scope} [style*="stroke: {light}"] {{ stroke: {dark} !important; }}')
+    return "@media screen and (prefers-color-scheme: dark) {\n  " + "\n  ".join(rules) + "\n}"

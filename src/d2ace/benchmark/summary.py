@@ -1,0 +1,268 @@
+"""The findings in plain sentences, made from the numbers and no stronger than they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from d2ace.evaluation import METRICS
+
+from .frames import BASELINE, CANDIDATE, SHOWN, Comparison, Laboratory, counted
+from .tables import Cell, Table, figure, p_text, signed, word
+from .verdicts import FEWEST, LEVEL, Interval, Verdicts, interval, judge
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a comparison says in one metric."""
+
+    comparison: Comparison
+    metric: str
+    verdicts: Verdicts
+    """Of the best method against the others."""
+    gain: Interval | None
+    """Of the best method over Random; None where Random is best or did not run."""
+
+    @property
+    def best(self) -> str:
+        """The method with the best average rank."""
+        return self.verdicts.best
+
+
+def findings(comparison: Comparison) -> list[Finding]:
+    """One per metric that has scores."""
+    found = []
+    for metric in SHOWN:
+        verdicts = judge(comparison, metric)
+        if not verdicts.average_ranks:
+            continue
+        best = verdicts.best
+        if best != verdicts.reference:
+            verdicts = judge(comparison, metric, reference=best)
+        gain = None
+        if best != BASELINE:
+            differences = comparison.differences(metric, best, datasets=list(verdicts.table))
+            gain = interval(differences) if differences.size else None
+        found.append(Finding(comparison, metric, verdicts, gain))
+    return found
+
+
+def sentences(finding: Finding) -> list[str]:
+    """A metric's finding: who is best, by how much, and whether that is more than noise."""
+    ranks, best = finding.verdicts.average_ranks, finding.best
+    count = finding.verdicts.datasets
+    over = f"over {counted(count, 'dataset')}, {finding.comparison.spread()}"
+    if len(ranks) == 1:
+        return [f"Only {best} has runs, {over}: there is nothing to compare it with."]
+    equals = sorted(
+        method for method, rank in ranks.items() if rank == ranks[best] and method != best
+    )
+    shared = f" (shared with {', '.join(equals)})" if equals else ""
+    said = [
+        f"{best} has the best average rank, {ranks[best]:.2f} of {len(ranks)} methods{shared}, "
+        f"{over}." + _ranks_of_others(ranks, best)
+    ]
+    said.append(_gain(finding))
+    if BASELINE in ranks and best != BASELINE:
+        said.append(_test(finding))
+    said.append(_friedman(finding.verdicts))
+    said.append(_candidate(finding))
+    if finding.verdicts.left_out:
+        said.append(f"Left out because of gaps: {', '.join(finding.verdicts.left_out)}.")
+    return [sentence for sentence in said if sentence]
+
+
+def headline(laboratory: Laboratory, found: list[Finding]) -> list[str]:
+    """The sentence at the top, and what qualifies it."""
+    if not laboratory.finished:
+        return ["The store holds no finished run: there is nothing to report yet."]
+    comparable = [finding for finding in found if len(finding.verdicts.average_ranks) > 1]
+    if not comparable:
+        return ["No two methods finished on the same dataset: there is nothing to compare yet."]
+    wins: dict[str, int] = {}
+    for finding in comparable:
+        wins[finding.best] = wins.get(finding.best, 0) + 1
+    most = max(wins.values())
+    leaders = sorted(method for method, count in wins.items() if count == most)
+    tables = f"{counted(len(comparable), 'table')} of model and metric"
+    if len(comparable) == 1:
+        lead = f"{leaders[0]} has the best average rank"
+    elif len(leaders) > 1:
+        each = "each has" if len(leaders) > 2 else "both have"
+        lead = f"{_and(leaders)} {each} the best average rank in {most} of {tables}"
+    else:
+        lead = f"{leaders[0]} has the best average rank in {most} of {tables}"
+    return [f"{lead}.", _strength(comparable)]
+
+
+def glance(name: str, found: list[Finding]) -> Table:
+    """The findings as a table."""
+    rows = []
+    for finding in found:
+        verdicts, gain = finding.verdicts, finding.gain
+        tested = BASELINE in verdicts.tests
+        p = verdicts.holm[BASELINE] if tested else None
+        candidate = verdicts.average_ranks.get(CANDIDATE)
+        rows.append(
+            [
+                word(_where(finding.comparison)),
+                word(METRICS[finding.metric].title),
+                word(finding.best),
+                figure(verdicts.average_ranks[finding.best], ".2f"),
+                figure(candidate, ".2f"),
+                figure(verdicts.average_ranks.get(BASELINE), ".2f"),
+                Cell("–") if gain is None else Cell(signed(str(gain)), gain.mean),
+                Cell("–") if p is None else Cell(p_text(p), p),
+                word(_short(finding)),
+                Cell(str(verdicts.datasets), verdicts.datasets),
+            ]
+        )
+    return Table(
+        name=name,
+        title="At a glance",
+        caption=(
+            f"The method with the best average rank, how much better it is than {BASELINE} (mean "
+            "difference with its 95 % interval, positive is better), and the p-value of the "
+            f"one-sided Wilcoxon test against {BASELINE}, corrected by Holm. Who is best was chosen "
+            "by looking at the same scores, which flatters the winner."
+        ),
+        columns=[
+            "Model",
+            "Metric",
+            "Best",
+            "Its rank",
+            f"Rank of {CANDIDATE}",
+            f"Rank of {BASELINE}",
+            f"Better than {BASELINE} by",
+            "p (Holm)",
+            "In short",
+            "Datasets",
+        ],
+        rows=rows,
+    )
+
+
+def _where(comparison: Comparison) -> str:
+    study = "" if comparison.study == "main" else f", {comparison.study}"
+    return f"{comparison.model}{study}"
+
+
+def _ranks_of_others(ranks: dict[str, float], best: str) -> str:
+    others = [
+        f"{method} has {ranks[method]:.2f}"
+        for method in dict.fromkeys((CANDIDATE, BASELINE))
+        if method in ranks and method != best
+    ]
+    return f" {' and '.join(others)}." if others else ""
+
+
+def _gain(finding: Finding) -> str:
+    gain, best = finding.gain, finding.best
+    if best == BASELINE:
+        return f"No method is better than {BASELINE} on average."
+    if gain is None:
+        return f"{BASELINE} was not run on the same folds and seeds, so no gain can be given."
+    unit = METRICS[finding.metric].title
+    pairs = counted(gain.count, "paired run")
+    way = "better" if gain.mean >= 0 else "worse"
+    lead = f"In {unit} it is {way} than {BASELINE} by {abs(gain.mean):.4f}"
+    if gain.low is None or gain.high is None:
+        return f"{lead}, in a single pair of runs: nothing is known about noise."
+    within = f"95 % interval {_bound(gain.low)} to {_bound(gain.high)}, {pairs}"
+    tail = ": within noise." if gain.noise else "."
+    return f"{lead} on average ({within}){tail}"
+
+
+def _test(finding: Finding) -> str:
+    verdicts = finding.verdicts
+    p, corrected = verdicts.tests[BASELINE].p_value, verdicts.holm[BASELINE]
+    if not verdicts.enough:
+        return (
+            f"With {counted(verdicts.datasets, 'dataset')} the signed-rank test has no power "
+            f"(it takes at least {FEWEST}), so significance cannot be claimed."
+        )
+    sure = "significant" if corrected < LEVEL else "not significant"
+    return (
+        f"Wilcoxon test against {BASELINE}: {_p(p)}, and after Holm's correction for "
+        f"{counted(len(verdicts.holm), 'comparison')} {_p(corrected)}: {sure} at 5 %."
+    )
+
+
+def _friedman(verdicts: Verdicts) -> str:
+    if verdicts.friedman is None:
+        return ""
+    if verdicts.friedman < LEVEL:
+        return f"Friedman test: the methods differ ({_p(verdicts.friedman)})."
+    return f"Friedman test: no difference between the methods is shown ({_p(verdicts.friedman)})."
+
+
+def _candidate(finding: Finding) -> str:
+    """Where D2ACE is not the best, what it is."""
+    ranks = finding.verdicts.average_ranks
+    if finding.best == CANDIDATE or CANDIDATE not in ranks or BASELINE not in ranks:
+        return ""
+    differences = finding.comparison.differences(
+        finding.metric, CANDIDATE, datasets=list(finding.verdicts.table)
+    )
+    gain = interval(differences)
+    if not gain.count:
+        return ""
+    if gain.noise:
+        return f"{CANDIDATE} itself differs from {BASELINE} by {_bound(gain.mean)}, within noise."
+    way = "better" if gain.mean > 0 else "worse"
+    return (
+        f"{CANDIDATE} itself is {way} than {BASELINE} by {abs(gain.mean):.4f} "
+        f"(95 % interval {_bound(gain.low or 0.0)} to {_bound(gain.high or 0.0)})."
+    )
+
+
+def _short(finding: Finding) -> str:
+    verdicts, gain = finding.verdicts, finding.gain
+    if len(verdicts.average_ranks) == 1:
+        return "nothing to compare"
+    if finding.best == BASELINE:
+        return f"{BASELINE} is best"
+    if gain is None:
+        return f"no {BASELINE} to compare"
+    if gain.noise:
+        return "within noise"
+    if not verdicts.enough:
+        return "better, too few datasets to test"
+    if verdicts.holm.get(BASELINE, 1.0) < LEVEL:
+        return "better, significant"
+    return "better, not significant"
+
+
+def _strength(found: list[Finding]) -> str:
+    """How much the lead is worth, over all tables."""
+    short = [_short(finding) for finding in found]
+    significant = short.count("better, significant")
+    noise = short.count("within noise")
+    untested = sum(not finding.verdicts.enough for finding in found)
+    total = len(found)
+    said = []
+    if untested == total:
+        said.append(
+            f"No table has the {FEWEST} datasets that a test needs, so none of this is shown to be "
+            "significant"
+        )
+    else:
+        said.append(
+            f"The best method is significantly better than {BASELINE} in {significant} of "
+            f"{counted(total - untested, 'table')} that can be tested"
+        )
+    if noise:
+        said.append(f"in {noise} of {total} the lead over {BASELINE} is within noise")
+    return "; ".join(said) + "."
+
+
+def _bound(value: float) -> str:
+    return signed(f"{value:+.4f}")
+
+
+def _p(p: float) -> str:
+    text = p_text(p) if p < 0.0001 else f"= {p_text(p)}"
+    return f"p {text}".replace(" ", "\u00a0")  # not torn apart at the end of a line
+
+
+def _and(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,253 @@
+"""Stores of plausible results: numbers drawn by a fixed rule, no training. For the report's tests."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from d2ace.benchmark.specs import METHODS, RunSpec
+from d2ace.benchmark.store import Store
+
+METRICS = {  # level of a middling dataset, effect of a better method
+    "macro_auc": (0.78, 1.0),
+    "macro_f1": (0.52, 1.4),
+    "ranking_loss": (0.17, -0.7),
+    "mean_average_precision": (0.55, 1.2),
+    "micro_f1": (0.6, 1.1),
+    "hamming_loss": (0.12, -0.4),
+    "one_error": (0.25, -0.6),
+    "coverage": (2.4, -2.0),
+    "subset_accuracy": (0.3, 0.8),
+}
+GAIN = {
+    "random": 0.0,
+    "active": 0.004,
+    "recent": 0.003,
+    "dihcl": 0.012,
+    "balance": -0.006,
+    "hard_imb": 0.010,
+    "ml_unc": 0.013,
+    "d2ace": 0.024,
+}
+COST = {"random": 0.0, "ml_unc": 0.09, "hard_imb": 0.04, "d2ace": 0.035}
+LABELS = ["sun", "turn", "sea & sky", "<b>bold</b>", "trees"]
+MARKED = "<img src=x onerror=alert(1)> & co"
+"""A dataset's name that must be shown as it is."""
+
+
+def rng(*words: Any) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32(repr(words).encode()))
+
+
+def result(spec: RunSpec, bonus: float = 0.0) -> dict[str, Any]:
+    """A result as `d2ace.train` gives it."""
+    config = spec.config
+    data, selector, epochs = config["data"], config["selector"], config["epochs"]
+    level = rng(data).normal(0, 0.06)
+    shift = GAIN.get(selector, 0.008) + bonus + 0.004 * rng(data, selector).normal()
+    folded = 0.012 * rng(data, config["model"], config["fold"], config["seed"]).normal()
+    noise = rng(spec.key)
+
+    def scores(progress: float) -> dict[str, float]:
+        found = {}
+        for metric, (middle, effect) in METRICS.items():
+            value = middle + effect * (level + folded + shift + 0.004 * noise.normal())
+            found[metric] = float(value - np.sign(effect) * 0.25 * abs(effect) * (1 - progress))
+        return found
+
+    rows = 300 + 40 * (zlib.crc32(data.encode()) % 7)
+    cost = COST.get(selector, 0.02)
+    history = []
+    for epoch in range(1, epochs + 1):
+        at = epoch / epochs
+        learned = 1 - np.exp(-(4 + 60 * shift) * at) - 0.12 * max(0.0, at - 0.7)
+        pick = 0.0 if selector == "random" or epoch <= config["warmup"] else 0.45 * (1 - at)
+        loss = float(0.62 - 0.4 * learned + 0.01 * noise.normal())
+        history.append(
+            {
+                "epoch": epoch,
+                "train_loss": loss,
+                "epoch_loss": loss * 0.96 if config["epoch_loss"] else None,
+                "validation": scores(float(learned)),
+                "undefined": 0,
+                "seconds": {
+                    "recompute": cost * 0.4,
+                    "draw": 0.002,
+                    "observe": cost * 0.2,
+                    "train": 0.11 + 0.01 * float(noise.random()),
+                    "evaluation": 0.03,
+                },
+                "pressure": None,
+                "p_beta": None,
+                "effective_rows": rows * (1 - pick),
+                "distinct_rows": int(rows * (1 - 0.6 * pick)),
+                "entropy": 5.0,
+                "p_min": 1e-4,
+                "p_max": 1e-2,
+                "learning_rate": 1e-4,
+            }
+        )
+    parts = {
+        part: sum(one["seconds"][part] for one in history) for part in history[0]["seconds"]
+    }
+    setup = 0.2 + 3 * cost
+    return {
+        "format": 1,
+        "config": config,
+        "environment": {"d2ace": "0.1.0", "torch": "2.13.0", "python": "3.11.9"},
+        "dataset": {
+            "name": data,
+            "features": 72,
+            "labels": len(LABELS),
+            "train": rows,
+            "validation": 40,
+            "test": 90,
+        },
+        "best_epoch": int(np.argmax([one["validation"]["macro_auc"] for one in history])) + 1,
+        "validation": scores(1.0),
+        "test": scores(1.0),
+        "undefined": {"validation": 0, "test": 0},
+        "seconds": {"setup": setup, **parts, "total": setup + sum(parts.values())},
+        "cpu_seconds": 12.3,
+        "history": history,
+    }
+
+
+def recording(spec: RunSpec, names: list[str], marks: tuple[int, ...] = (20, 80)) -> bytes:
+    """A `record.npz` as `d2ace.train` writes it."""
+    draw = rng(spec.key, "recording")
+    rows, labels, epochs = 320, len(names), spec.config["epochs"]
+    chosen = [epoch for epoch in marks if epoch <= epochs]
+    outlier, loss = draw.random(rows), draw.gamma(2.0, size=(len(chosen), rows))
+    lean = {"hard_imb": 2.5, "d2ace": 0.8}.get(spec.config["selector"], 0.0)
+    raw = np.exp(lean * (outlier + 0.2 * loss / loss.mean()))
+    time = np.linspace(0, 1, epochs)[:, None]
+    auc = 0.55 + 0.35 * time * draw.random(labels) + 0.01 * draw.normal(size=(epochs, labels))
+    arrays = {
+        "rows": np.arange(rows),
+        "draw_counts": draw.integers(0, 90, rows),
+        "outlier": outlier,
+        "label_names": np.array(names),
+        "label_auc": auc,
+        "epochs": np.array(chosen),
+        "P": raw / raw.sum(axis=1, keepdims=True),
+        "loss": loss,
+    }
+    if spec.config["selector"] == "d2ace":
+        arrays["label_weight_uncertainty"] = 2.3 - auc + 0.02 * draw.normal(size=auc.shape)
+        arrays["label_weight_hardness"] = 2.0 - 0.9 * auc
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def add(store: Store, study: str, method: str, bonus: float = 0.0, **config: Any) -> RunSpec:
+    """Store one run; recorded if its configuration says so."""
+    names = config.pop("names", LABELS)
+    spec = RunSpec(study, method, config)
+    kept = recording(spec, names) if spec.config["record"] else None
+    store.add(spec, result(spec, bonus), kept)
+    return spec
+
+
+def full(
+    path: Path,
+    datasets: tuple[str, ...] = (
+        "emotions",
+        "birds",
+        "scene",
+        "yeast",
+        "cal500",
+        "enron",
+        MARKED,
+    ),
+    epochs: int = 30,
+    folds: int = 2,
+    seeds: int = 2,
+) -> Store:
+    """Everything a report can show: two models, nine methods, studies, recordings, a failure."""
+    store = Store(path)
+    common = {"epochs": epochs, "epoch_loss": True}
+    mine = "mine.py:Mine"
+    for data in datasets:
+        for selector, method in {**METHODS, mine: "Mine"}.items():
+            for fold in range(folds):
+                for seed in range(seeds):
+                    if (data, method, fold, seed) == ("scene", "Recent", 1, 0):
+                        continue  # a gap
+                    record = data == "cal500" and seed == 0 and selector != mine
+                    add(
+                        store,
+                        "main",
+                        method,
+                        data=data,
+                        selector=selector,
+                        fold=fold,
+                        seed=seed,
+                        record=record,
+                        **common,
+                    )
+        for fold in range(folds):
+            add(
+                store,
+                "main",
+                "D2ACE (reference)",
+                data=data,
+                selector_options={"preset": "reference"},
+                fold=fold,
+                **common,
+            )
+    for data in datasets[:3]:
+        for selector in ("random", "ml_unc", "d2ace"):
+            for fold in range(folds):
+                add(
+                    store,
+                    "main",
+                    METHODS[selector],
+                    data=data,
+                    model="dela",
+                    model_options={"preset": "reference"},
+                    selector=selector,
+                    fold=fold,
+                    epochs=epochs,
+                )
+    _studies(store, epochs, folds)
+    store.fail(
+        RunSpec("main", "Active", {"data": "emotions", "model": "paca", "selector": "active"}),
+        "RuntimeError: <b>out of memory</b> & more",
+    )
+    return store
+
+
+def _studies(store: Store, epochs: int, folds: int) -> None:
+    options: dict[str, dict[str, Any]] = {
+        "A": {},
+        "B": {"mix": [0, 0]},
+        "C": {"mix": [1, 1]},
+        "G": {"label_weight": "none"},
+        "H": {"correlation": "none"},
+        "K": {"mix_schedule": "exp"},
+    }
+    for fold in range(folds):
+        common = {"data": "birds", "fold": fold, "epochs": epochs}
+        for variant, chosen in options.items():
+            loss = 0.0 if variant == "A" else -0.004 * (ord(variant) % 5) + 0.002
+            add(store, "ablation", variant, loss, selector_options=chosen, **common)
+        for size in (0, 4, 5, 6, 7, 8, 1_000_000):
+            loss = -0.002 * min(abs(size - 6), 8)
+            chosen = {"neighbors": size}
+            add(store, "sweep", f"K={size}", loss, selector_options=chosen, **common)
+        for start in (0.1, 0.5, 0.9):
+            for end in (0.1, 0.5, 0.9):
+                chosen = {"mix": [start, end]}
+                loss = 0.01 * (start - end)
+                label = f"p_start={start}, p_end={end}"
+                add(store, "sweep", label, loss, selector_options=chosen, **common)
+        for value in (0.1, 0.3, 0.5, 0.7, 0.9):
+            chosen = {"flip_smoothing": value}
+            loss = -0.01 * (0.8 - value) ** 2
+            add(store, "sweep", f"lambda2={value}", loss, selector_options=chosen, **common)
