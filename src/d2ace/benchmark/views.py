@@ -118,7 +118,9 @@ class Live(View):
         self._waiting: Sequence[RunSpec] = ()
         self._recent: list[str] = []
         self._note = ""
-        self._live = RichLive(console=Console(stderr=True), get_renderable=self._render)
+        self._live = RichLive(
+            console=Console(stderr=True), get_renderable=self._render, auto_refresh=False
+        )
 
     def __enter__(self) -> Live:
         self._live.start()
