@@ -73,9 +73,7 @@ class Browser:
                 assert "error" not in answer, f"{method}: {answer.get('error')}"
                 return answer["result"]
 
-    def show(
-        self, page: Path, width: int = 1280, height: int = 900, scheme: str = "light"
-    ) -> None:
+    def show(self, page: Path, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
         """Open a file as a reader with such a screen would."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -108,7 +106,9 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)
 
-    def screenshot(self, path: Path, whole: bool = False, clip: dict[str, Any] | None = None) -> None:
+    def screenshot(
+        self, path: Path, whole: bool = False, clip: dict[str, Any] | None = None
+    ) -> None:
         more: dict[str, Any] = {"captureBeyondViewport": whole}
         if clip is not None:
             more["clip"] = clip | {"scale": 1}

@@ -1,4 +1,4 @@
-"""Stores of plausible results: numbers drawn by a fixed rule, no training. For the report's tests."""
+"""Stores of plausible results, drawn by a fixed rule without training, for the report's tests."""
 
 from __future__ import annotations
 
@@ -91,9 +91,7 @@ def result(spec: RunSpec, bonus: float = 0.0) -> dict[str, Any]:
                 "learning_rate": 1e-4,
             }
         )
-    parts = {
-        part: sum(one["seconds"][part] for one in history) for part in history[0]["seconds"]
-    }
+    parts = {part: sum(one["seconds"][part] for one in history) for part in history[0]["seconds"]}
     setup = 0.2 + 3 * cost
     return {
         "format": 1,

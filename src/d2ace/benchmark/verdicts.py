@@ -73,6 +73,13 @@ class Verdicts:
         """Whether there are enough datasets for the signed-rank test to have any power."""
         return self.datasets >= FEWEST
 
+    @property
+    def reachable(self) -> bool:
+        """Whether a win on every dataset would have been significant after the correction."""
+        wins = {place: {"winner": float(place + 1), "loser": 0.0} for place in range(self.datasets)}
+        smallest = evaluation.wilcoxon(wins, reference="winner")["loser"].p_value
+        return smallest * len(self.holm) < LEVEL
+
     def verdict(self, method: str) -> str:
         """The reference against a method, in a word or two."""
         if not self.enough:
