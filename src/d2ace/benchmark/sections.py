@@ -111,7 +111,7 @@ def build(store: Store, laboratory: Laboratory, published: Published) -> Report:
     }
     first = Section("summary", "Summary")
     if every:
-        first.group("").add(summary.glance(names("summary"), every))
+        first.group("").add(summary.glance(names("findings"), every))
     lead = summary.headline(laboratory, every)
     return Report(
         headline=lead[0],
@@ -347,7 +347,7 @@ def _selection(laboratory: Laboratory, looks: dict[str, style.Look], names: Name
 def _runs(laboratory: Laboratory, names: Names) -> Section:
     section = Section("runs", "Runs", "What ran, what failed, what is missing.")
     group = section.group("")
-    group.add(cost_tables.inventory(names("runs"), laboratory))
+    group.add(cost_tables.inventory(names("all-runs"), laboratory))
     group.add(cost_tables.failures(names("failed-runs"), laboratory))
     gaps = cost_tables.missing_runs(laboratory)
     if gaps:

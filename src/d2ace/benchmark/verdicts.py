@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from d2ace import evaluation
@@ -127,11 +128,12 @@ def judge(comparison: Comparison, metric: str, reference: str | None = None) -> 
         tests=tests,
         holm={str(method): p for method, p in adjusted.items()},
         friedman=None if untestable else evaluation.friedman(table).p_value,
-        critical_difference=None
-        if untestable
-        else evaluation.critical_difference(len(methods), len(table)),
+        critical_difference=None if untestable else _critical_difference(len(methods), len(table)),
         untestable=untestable,
     )
+
+
+_critical_difference = functools.cache(evaluation.critical_difference)  # slow quantiles
 
 
 def interval(values: Array) -> Interval:
