@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +29,10 @@ FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
+LAUNCH = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); "
+    "os.execv(sys.argv[3], sys.argv[3:])"
+)
 PATIENCE = 60.0  # seconds for an answer; a busy machine is slow, a dead browser answers never
 
 
@@ -40,14 +46,16 @@ class Browser:
     def __init__(self, executable: str, profile: Path) -> None:
         to_child, to_us = os.pipe(), os.pipe()
         command = [executable, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        # Chromium wants descriptors 3 and 4, which may be taken here.
+        ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_child[0], to_us[1])]
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", f'exec "$@" 3<&{to_child[0]} 4>&{to_us[1]}', "sh", *command],
-            pass_fds=(to_child[0], to_us[1]),
+            [sys.executable, "-c", LAUNCH, *map(str, ends), *command],
+            pass_fds=ends,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        os.close(to_child[0])
-        os.close(to_us[1])
+        for end in (to_child[0], to_us[1], *ends):
+            os.close(end)
         self._write, self._read = to_child[1], to_us[0]
         self._buffer = b""
         self._number = 0
@@ -55,6 +63,13 @@ class Browser:
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self._loaded = False
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
@@ -73,9 +88,7 @@ class Browser:
                 assert "error" not in answer, f"{method}: {answer.get('error')}"
                 return answer["result"]
 
-    def show(
-        self, page: Path, width: int = 1280, height: int = 900, scheme: str = "light"
-    ) -> None:
+    def show(self, page: Path, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
         """Open a file as a reader with such a screen would."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -108,7 +121,9 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)
 
-    def screenshot(self, path: Path, whole: bool = False, clip: dict[str, Any] | None = None) -> None:
+    def screenshot(
+        self, path: Path, whole: bool = False, clip: dict[str, Any] | None = None
+    ) -> None:
         more: dict[str, Any] = {"captureBeyondViewport": whole}
         if clip is not None:
             more["clip"] = clip | {"scale": 1}

@@ -10,7 +10,7 @@ from d2ace.evaluation import METRICS
 
 from . import style
 from .figures_training import monitored, seconds
-from .frames import BASELINE, SHOWN, Array, Comparison, Laboratory, counted, curve, number
+from .frames import BASELINE, SHOWN, Array, Comparison, Laboratory, curve, number
 from .store import StoredRun
 from .tables import Cell, Table, Value, figure, word
 
@@ -78,7 +78,9 @@ def targets(name: str, comparison: Comparison) -> Table | None:
             hits = [hit for hit in reached if hit is not None]
             # More than half must arrive for a median that counts the others as "never".
             often = 2 * len(hits) > len(reached)
-            epoch, second = (_median(hits, len(reached), part) if often else None for part in (0, 1))
+            epoch, second = (
+                _median(hits, len(reached), part) if often else None for part in (0, 1)
+            )
             note = f"{len(hits)} of {len(reached)}" if reached else ""
             spread = ""
             if second is not None and not np.isnan(second):
@@ -104,7 +106,7 @@ def targets(name: str, comparison: Comparison) -> Table | None:
         caption=(
             f"Epochs, and seconds without evaluation, until a run's validation score is as good as "
             f"the best of {BASELINE}'s run with the same fold and seed. The median over runs, one "
-            "that never gets there counting as never; “never” where half or more do not. Below, how many of the runs got there."
+            "that does not get there counting as never. Below it, how many of the runs got there."
         ),
         columns=["Dataset", *comparison.methods],
         rows=rows,
@@ -217,7 +219,7 @@ def missing_runs(laboratory: Laboratory) -> list[str]:
 
 
 def _gaps(runs: list[StoredRun], method: str) -> set[tuple[int, int]]:
-    """(fold, seed) pairs that another method has finished or tried and this one has not finished."""
+    """(fold, seed) pairs that some method has and this one has not finished."""
     every = {(run.fold, run.seed) for run in runs}
     return every - {
         (run.fold, run.seed) for run in runs if run.method == method and run.status == "finished"
@@ -263,10 +265,11 @@ def _reach(run: StoredRun, values: Array, goal: float) -> tuple[int, float] | No
         return None
     place = int(hits[0])
     spent = number((run.result or {})["seconds"].get("setup"))
-    for part in style.PARTS:
-        if part != "setup":
-            spent += float(curve(run, "seconds", part)[: place + 1].sum())
-    return place + 1, spent
+    epochs = curve(run, "seconds", "sum")  # what a CSV file keeps of the parts
+    if np.isnan(epochs).all():
+        parts = [part for part in style.PARTS if part != "setup"]
+        epochs = np.sum([curve(run, "seconds", part) for part in parts], axis=0)
+    return place + 1, spent + float(epochs[: place + 1].sum())
 
 
 def _median(hits: list[tuple[int, float]], runs: int, part: int) -> float:

@@ -123,3 +123,8 @@ def mean_and_spread(curves: list[Array]) -> tuple[Array, Array, Array]:
 def plain(text: str) -> str:
     """A name as a legend takes it: one that begins with an underscore would be left out."""
     return f" {text}" if text.startswith("_") else text
+
+
+def shortened(name: str, most: int = 18) -> str:
+    """A name that leaves room for the figure."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"

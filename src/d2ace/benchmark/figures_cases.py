@@ -56,6 +56,8 @@ def deciles(
     rows = -(-len(mean) // columns)
 
     def draw() -> Canvas:
+        from matplotlib.collections import PolyCollection
+
         picture = canvas(width=style.WIDE, height=0.75 + 1.75 * rows)
         panels = picture.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes in panels.flat[len(mean) :]:
@@ -63,21 +65,26 @@ def deciles(
         for axes, (method, share) in zip(panels.flat, mean.items(), strict=False):
             begin = np.zeros(GROUPS)
             for tier, (label, colour) in enumerate(style.TIERS.items()):
-                axes.bar(
-                    np.arange(1, GROUPS + 1),
-                    100 * share[:, tier],
-                    bottom=begin,
-                    width=0.82,
-                    color=colour,
-                    edgecolor=style.INK,
-                    linewidth=0.5,
-                    label=f"{label} {PROPERTIES[what]}",
+                # One collection of boxes: ten bars each would take seconds to draw.
+                tops = begin + 100 * share[:, tier]
+                axes.add_collection(
+                    PolyCollection(
+                        [
+                            [(x - 0.41, low), (x + 0.41, low), (x + 0.41, top), (x - 0.41, top)]
+                            for x, low, top in zip(range(1, GROUPS + 1), begin, tops, strict=True)
+                        ],
+                        facecolors=colour,
+                        edgecolors=style.INK,
+                        linewidths=0.5,
+                        label=f"{label} {PROPERTIES[what]}",
+                    )
                 )
-                begin += 100 * share[:, tier]
+                begin = tops
             axes.set_title(plain(method))
             axes.set_xticks(range(1, GROUPS + 1))
             axes.tick_params(labelbottom=True, labelleft=True)
             axes.grid(visible=False, axis="x")
+            axes.set_xlim(0.4, GROUPS + 0.6)
             axes.set_ylim(0, 100)
         for axes in panels.flat[max(0, len(mean) - columns) : len(mean)]:
             axes.set_xlabel("Tenth, most probable first")

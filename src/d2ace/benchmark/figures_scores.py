@@ -10,7 +10,7 @@ from d2ace import evaluation
 from d2ace.evaluation import METRICS
 
 from . import style
-from .figures import Figure, canvas, legend_below, plain
+from .figures import Figure, canvas, legend_below, plain, shortened
 from .frames import BASELINE, Comparison, counted
 from .verdicts import Interval, Verdicts, interval
 
@@ -173,9 +173,10 @@ def ranks(
             )
         return picture
 
-    listed = ", ".join(f"{method} {rank:.2f}" for method, rank in sorted(
-        averages.items(), key=lambda item: (item[1], item[0])
-    ))
+    listed = ", ".join(
+        f"{method} {rank:.2f}"
+        for method, rank in sorted(averages.items(), key=lambda item: (item[1], item[0]))
+    )
     if difference is None:
         bar = f"No critical difference is drawn: {verdicts.untestable}."
     else:
@@ -211,7 +212,8 @@ def _bands(axes: Axes, rows: int) -> None:
 
 
 def _name_rows(axes: Axes, names: list[str]) -> None:
-    axes.set_yticks(range(len(names)), [plain(name) for name in names])
+    axes.set_yticks(range(len(names)), [shortened(name) for name in names])
+    axes.locator_params(axis="x", nbins=5)
     axes.set_ylim(-0.5, len(names) - 0.5)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)

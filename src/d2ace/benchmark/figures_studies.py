@@ -11,6 +11,7 @@ from d2ace.evaluation import METRICS
 from . import style
 from .figures import Array, Figure, canvas, plain
 from .frames import Comparison, Sweep, test_score
+from .studies import ABLATION
 from .verdicts import interval
 
 if TYPE_CHECKING:
@@ -18,19 +19,6 @@ if TYPE_CHECKING:
 
 FULL = "A"
 """The variant that is D2ACE itself."""
-VARIANTS = {
-    "A": "full D2ACE",
-    "B": "hardness only",
-    "C": "uncertainty only",
-    "D": "fixed mixing 0.3",
-    "E": "fixed mixing 0.5",
-    "F": "fixed mixing 0.7",
-    "G": "no label weights",
-    "H": "no correlation",
-    "I": "linear label weights",
-    "J": "exponential instance weights",
-    "K": "exponential mixing",
-}
 SYMBOLS = {"neighbors": "K", "flip_smoothing": "λ2", "trade_off": "λ1", "window": "n_t"}
 """Option -> the paper's symbol."""
 CURVES = ("macro_auc", "macro_f1")
@@ -65,7 +53,7 @@ def ablation(name: str, study: Comparison, dataset: str, metric: str) -> Figure 
                 edgecolor=style.INK,
                 linewidth=0.5,
             )
-            if one.low is not None:
+            if one.low is not None and one.high is not None:
                 axes.plot([one.low, one.high], [height] * 2, color=style.INK, linewidth=1)
         axes.set_yticks(heights, [variant_title(variant) for variant in found])
         axes.tick_params(axis="y", length=0)
@@ -88,8 +76,9 @@ def ablation(name: str, study: Comparison, dataset: str, metric: str) -> Figure 
 
 
 def variant_title(variant: str) -> str:
-    """"H  no correlation"."""
-    return plain(f"{variant}  {VARIANTS[variant]}" if variant in VARIANTS else variant)
+    """The letter and what differs."""
+    known = f"{variant}  {ABLATION[variant][0]}" if variant in ABLATION else variant
+    return plain(known)
 
 
 def option_curve(name: str, sweep: Sweep, metric: str) -> Figure:
@@ -143,7 +132,8 @@ def option_map(name: str, sweep: Sweep, metric: str) -> Figure:
     def draw() -> Canvas:
         picture = canvas(height=1.2 + 0.42 * len(rows))
         axes = picture.subplots()
-        image = axes.pcolormesh(
+        lowest, highest = np.nanmin(grid), np.nanmax(grid)
+        axes.pcolormesh(
             np.arange(len(columns) + 1) - 0.5,
             np.arange(len(rows) + 1) - 0.5,
             np.ma.masked_invalid(grid),
@@ -154,8 +144,8 @@ def option_map(name: str, sweep: Sweep, metric: str) -> Figure:
         for (row, column), value in np.ndenumerate(grid):
             if np.isnan(value):
                 continue
-            light = image.norm(value) > 0.55
-            best = value == (np.nanmax if METRICS[metric].higher_is_better else np.nanmin)(grid)
+            light = (value - lowest) > 0.55 * (highest - lowest)
+            best = value == (highest if METRICS[metric].higher_is_better else lowest)
             axes.text(
                 column,
                 row,

@@ -29,7 +29,7 @@ def losses(name: str, comparison: Comparison, dataset: str, looks: Looks) -> Fig
         "Mean loss over all training rows, by an evaluation pass after every epoch."
         if full
         else "Mean loss over the batches drawn. It is biased by the selection: a method that draws "
-        "hard rows shows a high loss. Runs with epoch_loss=true give the loss over all rows."
+        "hard rows shows a high loss. Runs with --set epoch_loss=true give the loss over all rows."
     )
     return _curves(
         name,
@@ -197,7 +197,9 @@ def _curves(
                 markevery=marks,
                 **(look.point() | look.line()),
             )
-        if logarithmic and all((mean[np.isfinite(mean)] > 0).all() for _, mean, _ in lines.values()):
+        if logarithmic and all(
+            (mean[np.isfinite(mean)] > 0).all() for _, mean, _ in lines.values()
+        ):
             axes.set_yscale("log")
             _plain_log_ticks(axes)
         axes.set_xlabel("Epoch")
@@ -236,4 +238,3 @@ def _all_runs(comparison: Comparison, dataset: str) -> list[StoredRun]:
 
 def _train_rows(run: StoredRun) -> float:
     return number((run.result or {}).get("dataset", {}).get("train"))
-

@@ -23,7 +23,7 @@ SHOWN = ("macro_auc", "macro_f1", "ranking_loss", "mean_average_precision")
 """The metrics of the report: the paper's three for tabular data, and its one for images."""
 DIGITS = 4
 """Decimals of a printed score. Ranks are those of the printed scores, as in the paper."""
-STUDIES = ("ablation", "sweep")
+STUDIES = ("ablation", "sweep", "case")
 """Studies with sections of their own; every other one compares methods."""
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -139,6 +139,8 @@ class Laboratory:
 
     comparisons: list[Comparison]
     ablations: list[Comparison]
+    cases: list[Comparison]
+    """Runs made for their recordings alone: too few to compare scores."""
     sweeps: list[Sweep]
     finished: list[StoredRun]
     failed: list[StoredRun]
@@ -161,6 +163,7 @@ def collect(store: Store) -> Laboratory:
     return Laboratory(
         comparisons=comparisons,
         ablations=_compare([run for run in finished if run.study == "ablation"]),
+        cases=_compare([run for run in finished if run.study == "case"]),
         sweeps=_sweeps([run for run in finished if run.study == "sweep"]),
         finished=finished,
         failed=[run for run in everything if run.status == "failed"],
@@ -189,7 +192,7 @@ def number(value: Any) -> float:
 
 
 def counted(count: int, noun: str) -> str:
-    """"1 fold", "5 folds"."""
+    """One fold is "1 fold", five are "5 folds"."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 

@@ -31,7 +31,7 @@ def scores(
             if printed is not None:
                 notes.append(f"paper {printed:.4f}")
             if not values.size:
-                row.append(Cell("–", None, note=", ".join(notes)))
+                row.append(Cell("–", None, note="\n".join(notes)))
                 continue
             mean = float(values.mean())
             deviation = float(values.std(ddof=1)) if values.size > 1 else None
@@ -42,7 +42,7 @@ def scores(
                     mean,
                     spread="" if deviation is None else f"±{deviation:.4f}",
                     place=int(place) if place <= 3 else 0,
-                    note=", ".join(notes),
+                    note="\n".join(notes),
                 )
             )
             data.append(
@@ -231,8 +231,9 @@ def _average_ranks(
 
 def _places(row: dict[str, float], higher_is_better: bool) -> dict[str, int]:
     """Place of every method; equals share the better one."""
+    sign = 1 if higher_is_better else -1
     return {
-        method: 1 + sum((other > own) if higher_is_better else (other < own) for other in row.values())
+        method: 1 + sum(sign * other > sign * own for other in row.values())
         for method, own in row.items()
     }
 

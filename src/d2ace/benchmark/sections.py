@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from d2ace.evaluation import METRICS
+
 from . import (
     cost_tables,
     figures_cases,
@@ -58,7 +60,10 @@ class Section:
     @property
     def parts(self) -> list[Part]:
         """All tables and figures."""
-        return [part for group in self.groups for part in (*group.tables, *group.figures)]
+        found: list[Part] = []
+        for group in self.groups:
+            found += [*group.tables, *group.figures]
+        return found
 
     def group(self, title: str) -> Group:
         """A new group at the end."""
@@ -106,7 +111,7 @@ def build(store: Store, laboratory: Laboratory, published: Published) -> Report:
     }
     first = Section("summary", "Summary")
     if every:
-        first.group("").add(summary.glance(names("summary"), every))
+        first.group("").add(summary.glance(names("findings"), every))
     lead = summary.headline(laboratory, every)
     return Report(
         headline=lead[0],
@@ -115,10 +120,7 @@ def build(store: Store, laboratory: Laboratory, published: Published) -> Report:
         findings=[
             (
                 title,
-                [
-                    (score_tables.METRICS[one.metric].title, summary.sentences(one))
-                    for one in several
-                ],
+                [(METRICS[one.metric].title, summary.sentences(one)) for one in several],
             )
             for title, several in found.items()
         ],
@@ -148,7 +150,7 @@ def _scores(
         "scores", "Scores", "Every method on every dataset, and how it differs from Random."
     )
     if not laboratory.comparisons:
-        section.missing.append("No methods were compared: d2ace bench quick --db runs.db")
+        section.missing.append("No methods were compared: d2ace bench quick")
     for one in laboratory.comparisons:
         title = _title(one)
         group = section.group(title)
@@ -247,7 +249,7 @@ def _ablation(laboratory: Laboratory, names: Names) -> Section:
             group.notes.append(
                 f"Variant {figures_studies.FULL}, the full method, was not run: no differences."
             )
-    return _or_missing(section, "No ablation was run: d2ace ablate --help")
+    return _or_missing(section, "No ablation was run: d2ace ablate --datasets birds")
 
 
 def _sweeps(laboratory: Laboratory, names: Names) -> Section:
@@ -274,7 +276,9 @@ def _sweeps(laboratory: Laboratory, names: Names) -> Section:
                 group.add(figures_studies.option_curve(name, one, metric))
     for options, what in known.items():
         if options not in there:
-            section.missing.append(f"No sweep over {what} was run: d2ace sweep {words[options]}")
+            section.missing.append(
+                f"No sweep over {what} was run: d2ace sweep {words[options]} --datasets birds"
+            )
     return section
 
 
@@ -284,7 +288,7 @@ def _cases(store: Store, laboratory: Laboratory, names: Names) -> Section:
         "Case studies",
         "What the rows are like that a method draws most, and how label weights follow label AUC.",
     )
-    for one in laboratory.comparisons:
+    for one in [*laboratory.comparisons, *laboratory.cases]:
         for dataset in one.datasets:
             recorded = {
                 method: [found for run in runs if (found := _recording(store, run)) is not None]
@@ -296,7 +300,9 @@ def _cases(store: Store, laboratory: Laboratory, names: Names) -> Section:
                 place = f"{_title(one)} on {dataset}"
                 _case(section.group(place), place, recorded, names)
     return _or_missing(
-        section, "No run was recorded: d2ace bench with --record, for deciles and label weights."
+        section,
+        "No run was recorded, so there are no deciles and label weights: "
+        "d2ace bench quick --set record=true",
     )
 
 
@@ -341,14 +347,14 @@ def _selection(laboratory: Laboratory, looks: dict[str, style.Look], names: Name
 def _runs(laboratory: Laboratory, names: Names) -> Section:
     section = Section("runs", "Runs", "What ran, what failed, what is missing.")
     group = section.group("")
-    group.add(cost_tables.inventory(names("runs"), laboratory))
+    group.add(cost_tables.inventory(names("all-runs"), laboratory))
     group.add(cost_tables.failures(names("failed-runs"), laboratory))
     gaps = cost_tables.missing_runs(laboratory)
     if gaps:
         group.notes.append("Not finished though other methods have the same fold and seed:")
         group.notes += gaps
     if not laboratory.finished and not laboratory.failed:
-        section.missing.append("The store is empty: d2ace bench quick --db runs.db")
+        section.missing.append("The store is empty: d2ace bench quick")
     return section
 
 

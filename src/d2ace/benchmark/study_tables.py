@@ -9,9 +9,10 @@ import numpy as np
 
 from d2ace.evaluation import METRICS
 
-from .figures_studies import FULL, SYMBOLS, VARIANTS
+from .figures_studies import FULL, SYMBOLS
 from .frames import SHOWN, Array, Comparison, Sweep, counted, test_score
 from .store import StoredRun
+from .studies import ABLATION
 from .tables import Cell, Table, Value, signed, word
 from .verdicts import interval
 
@@ -24,7 +25,7 @@ def ablation(name: str, study: Comparison, dataset: str) -> Table:
         runs = study.runs(dataset, variant)
         if not runs:
             continue
-        what = VARIANTS.get(variant, "")
+        what, _ = ABLATION.get(variant, ("", {}))
         row = [word(variant), word(what)]
         for metric in SHOWN:
             row.append(_score(runs, metric))

@@ -128,7 +128,7 @@ def order(methods: Iterable[str]) -> list[str]:
 
 
 def base_of(name: str) -> str:
-    """"D2ACE (reference)" is a variant of "D2ACE"."""
+    """The name without what stands in brackets: "D2ACE (reference)" is a variant of "D2ACE"."""
     return re.sub(r" \([^()]*\)$", "", name)
 
 
@@ -171,7 +171,7 @@ def applied() -> Iterator[None]:
     import matplotlib
     from cycler import cycler
 
-    settings = RC | {"axes.prop_cycle": cycler(color=[_COLOURS[6], _COLOURS[7], _COLOURS[3]])}
+    settings: Any = RC | {"axes.prop_cycle": cycler(color=[_COLOURS[6], _COLOURS[7], _COLOURS[3]])}
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # a user's matplotlibrc must not change a report
         matplotlib.rcParams.update(settings)

@@ -122,8 +122,8 @@ def glance(name: str, found: list[Finding]) -> Table:
         caption=(
             f"The method with the best average rank, how much better it is than {BASELINE} (mean "
             "difference with its 95 % interval, positive is better), and the p-value of the "
-            f"one-sided Wilcoxon test against {BASELINE}, corrected by Holm. Who is best was chosen "
-            "by looking at the same scores, which flatters the winner."
+            f"one-sided Wilcoxon test against {BASELINE}, corrected by Holm. Who is best was "
+            "chosen by looking at the same scores, which flatters the winner."
         ),
         columns=[
             "Model",
@@ -181,9 +181,10 @@ def _test(finding: Finding) -> str:
             f"(it takes at least {FEWEST}), so significance cannot be claimed."
         )
     sure = "significant" if corrected < LEVEL else "not significant"
+    hopeless = "" if verdicts.reachable else ", which not even a win on every dataset would be"
     return (
         f"Wilcoxon test against {BASELINE}: {_p(p)}, and after Holm's correction for "
-        f"{counted(len(verdicts.holm), 'comparison')} {_p(corrected)}: {sure} at 5 %."
+        f"{counted(len(verdicts.holm), 'comparison')} {_p(corrected)}: {sure} at 5 %{hopeless}."
     )
 
 

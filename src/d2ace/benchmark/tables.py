@@ -53,7 +53,7 @@ class Cell:
     spread : str
         What is uncertain about it, "±0.0120"; smaller, below on the page.
     note : str
-        A smaller last line.
+        Smaller lines below.
     """
 
     text: str
@@ -110,7 +110,7 @@ class Table:
         return out.getvalue()
 
     def latex(self) -> str:
-        """A booktabs table; wants ``\\usepackage{booktabs}``."""
+        """A table that wants the package booktabs."""
         numeric = [
             all(row[place].numeric for row in self.rows) for place in range(len(self.columns))
         ]
@@ -167,7 +167,8 @@ def _line(fields: Sequence[str]) -> str:
 def _latex_cell(cell: Cell) -> str:
     printed = f"{cell.text} {cell.spread}".strip()
     text = PLACES.get(cell.place, "%s").replace("%s", escape(printed))
-    return f"{text} {{\\scriptsize ({escape(cell.note)})}}" if cell.note else text
+    note = escape(cell.note.replace("\n", ", "))
+    return f"{text} {{\\scriptsize ({note})}}" if note else text
 
 
 def _plain(value: Value) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from d2ace import evaluation
@@ -73,6 +74,13 @@ class Verdicts:
         """Whether there are enough datasets for the signed-rank test to have any power."""
         return self.datasets >= FEWEST
 
+    @property
+    def reachable(self) -> bool:
+        """Whether a win on every dataset would have been significant after the correction."""
+        wins = {place: {"winner": float(place + 1), "loser": 0.0} for place in range(self.datasets)}
+        smallest = evaluation.wilcoxon(wins, reference="winner")["loser"].p_value
+        return smallest * len(self.holm) < LEVEL
+
     def verdict(self, method: str) -> str:
         """The reference against a method, in a word or two."""
         if not self.enough:
@@ -120,11 +128,12 @@ def judge(comparison: Comparison, metric: str, reference: str | None = None) -> 
         tests=tests,
         holm={str(method): p for method, p in adjusted.items()},
         friedman=None if untestable else evaluation.friedman(table).p_value,
-        critical_difference=None
-        if untestable
-        else evaluation.critical_difference(len(methods), len(table)),
+        critical_difference=None if untestable else _critical_difference(len(methods), len(table)),
         untestable=untestable,
     )
+
+
+_critical_difference = functools.cache(evaluation.critical_difference)  # slow quantiles
 
 
 def interval(values: Array) -> Interval:

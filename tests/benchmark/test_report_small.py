@@ -1,0 +1,306 @@
+"""Reports on little: what is missing is named, nothing is claimed; and the parts of a report."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import report_data
+from typer.testing import CliRunner
+
+from d2ace.benchmark import published, style, summary
+from d2ace.benchmark.figures_cases import chosen_labels, shares
+from d2ace.benchmark.frames import collect
+from d2ace.benchmark.report import write_report
+from d2ace.benchmark.store import Store
+from d2ace.benchmark.verdicts import judge
+from d2ace.errors import UserError
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_same_store_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
+    with report_data.small(tmp_path / "runs.db") as store:
+        write_report(store, tmp_path / "one")
+    script = (
+        "import sys; from d2ace.benchmark.report import write_report; "
+        "from d2ace.benchmark.store import Store; write_report(Store(sys.argv[1]), sys.argv[2])"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "runs.db"), str(tmp_path / "two")]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
+    one, two = files(tmp_path / "one"), files(tmp_path / "two")
+    assert one.keys() == two.keys()
+    assert [name for name in one if one[name] != two[name]] == []
+    page = one["index.html"].decode()
+    # What was not run is named, with the command that runs it.
+    for sentence in (
+        "No ablation was run: d2ace ablate --datasets birds",
+        "No sweep over the neighbourhood size K was run: d2ace sweep K --datasets birds",
+        "No sweep over the mixing schedule (p start, p end) was run: d2ace sweep mix",
+        "No sweep over λ2 (flip_smoothing) was run: d2ace sweep lambda2",
+        "No run was recorded",
+    ):
+        assert sentence in page
+    assert "With 1 dataset the signed-rank test has no power" in page
+    assert not [name for name in one if "ablation" in name or "sweep" in name]
+
+
+def test_one_run_and_no_run(tmp_path: Path) -> None:
+    with Store(tmp_path / "empty.db") as store:
+        written = write_report(store, tmp_path / "empty")
+        assert (
+            written.headline == "The store holds no finished run: there is nothing to report yet."
+        )
+        assert "The store is empty: d2ace bench quick" in written.page.read_text("utf-8")
+    with Store(tmp_path / "one.db") as store:
+        report_data.add(store, "main", "D2ACE", data="emotions", epochs=2, history=False)
+        written = write_report(store, tmp_path / "one")
+        page = written.page.read_text(encoding="utf-8")
+    assert "there is nothing to compare yet" in written.headline
+    assert "Only D2ACE has runs" in page
+    assert "Random was not run" in page
+
+
+def test_command_writes_the_report_and_says_what_it_found(tmp_path: Path) -> None:
+    import typer
+
+    from d2ace.benchmark.report_commands import report
+
+    app = typer.Typer()
+    app.command()(report)
+    with Store(tmp_path / "runs.db") as store:
+        report_data.add(store, "main", "D2ACE", data="emotions", epochs=2, history=False)
+    db, out = str(tmp_path / "runs.db"), str(tmp_path / "out")
+    done = CliRunner().invoke(app, [db, "-o", out])
+    assert done.exit_code == 0, done.output
+    assert "nothing to compare yet" in done.output
+    assert (tmp_path / "out" / "index.html").is_file()
+    missing = CliRunner().invoke(app, [str(tmp_path / "none.db"), "-o", out])
+    assert isinstance(missing.exception, UserError)
+    taken = CliRunner().invoke(app, [db, "-o", db])
+    assert isinstance(taken.exception, UserError)
+
+
+# Findings -----------------------------------------------------------------------------------
+
+
+def stored(
+    path: Path, score: Callable[[int, str, int], float], datasets: int, methods: list[str]
+) -> Store:
+    """Three folds on each of some datasets, with Macro-AUC by a rule."""
+    store = Store(path)
+    for place, method, fold in itertools.product(range(datasets), methods, range(3)):
+        spec = report_data.RunSpec(
+            "main", method, {"data": f"set{place}", "selector": method.lower(), "fold": fold}
+        )
+        result = report_data.result(spec)
+        result["history"] = []
+        result["test"]["macro_auc"] = score(place, method, fold)
+        store.add(spec, result)
+    return store
+
+
+def said(store: Store) -> str:
+    (comparison,) = collect(store).comparisons
+    found = summary.findings(comparison)
+    return " ".join(summary.sentences(found[0])).replace("\u00a0", " ")
+
+
+def test_a_clear_win_is_called_significant(tmp_path: Path) -> None:
+    def score(place: int, method: str, fold: int) -> float:
+        return 0.7 + 0.01 * fold + 0.001 * place + (0.02 + 0.001 * place) * (method == "D2ACE")
+
+    with stored(tmp_path / "runs.db", score, 8, ["Random", "D2ACE"]) as store:
+        text = said(store)
+    assert "D2ACE has the best average rank, 1.00 of 2 methods" in text
+    assert "better than Random by 0.0235 on average" in text
+    assert "significant at 5 %." in text
+    assert "not significant" not in text
+
+
+def test_a_difference_within_noise_is_called_so(tmp_path: Path) -> None:
+    def score(place: int, method: str, fold: int) -> float:
+        wobble = 0.01 * (-1) ** (place + fold) * (method == "D2ACE")
+        return 0.7 + wobble + (0.0001 if method == "D2ACE" else 0.0)
+
+    with stored(tmp_path / "runs.db", score, 6, ["Random", "D2ACE"]) as store:
+        text = said(store)
+    assert ": within noise." in text
+    assert "not significant at 5 %" in text
+
+
+def test_random_as_winner_is_reported_as_such(tmp_path: Path) -> None:
+    def score(place: int, method: str, fold: int) -> float:
+        return 0.7 + 0.001 * place + 0.0005 * fold - (0.02 + 0.001 * fold) * (method == "D2ACE")
+
+    with stored(tmp_path / "runs.db", score, 3, ["Random", "D2ACE"]) as store:
+        text = said(store)
+    assert text.startswith("Random has the best average rank")
+    assert "No method is better than Random on average." in text
+    assert "D2ACE itself is worse than Random by 0.0210" in text
+
+
+def test_gaps_do_not_spoil_the_ranks(tmp_path: Path) -> None:
+    """A method with one dataset, and a dataset with one method, are left out and named."""
+    with stored(tmp_path / "runs.db", lambda place, *_: 0.7, 4, ["Random", "D2ACE"]) as store:
+        report_data.add(store, "main", "Recent", data="set0", selector="recent", history=False)
+        report_data.add(store, "main", "D2ACE", data="alone", history=False)
+        (comparison,) = collect(store).comparisons
+        verdicts = judge(comparison, "macro_auc")
+    assert set(verdicts.table) == {"set0", "set1", "set2", "set3"}
+    assert verdicts.left_out == ["alone", "Recent"]
+    assert verdicts.average_ranks == {"Random": 1.0, "D2ACE": 1.0}
+
+
+def test_runs_of_other_settings_are_not_averaged_together(tmp_path: Path) -> None:
+    with report_data.small(tmp_path / "runs.db") as store:
+        report_data.add(store, "main", "Random", data="emotions", selector="random", epochs=2)
+        (comparison,) = collect(store).comparisons
+    assert comparison.datasets == ["emotions", "emotions [epochs=2]"]
+    assert len(comparison.runs("emotions", "Random")) == 2
+
+
+def test_a_study_of_cases_is_not_a_comparison(tmp_path: Path) -> None:
+    with Store(tmp_path / "runs.db") as store:
+        report_data.add(store, "case", "D2ACE", data="cal500", record=True, epochs=20)
+        laboratory = collect(store)
+    assert laboratory.comparisons == []
+    assert len(laboratory.cases) == 1
+
+
+# Case studies -------------------------------------------------------------------------------
+
+
+def test_deciles_count_tiers_from_the_most_probable_down() -> None:
+    rows = 90
+    value = np.arange(rows, dtype=float)
+    recording = {
+        "epochs": np.array([20]),
+        "P": (value / value.sum())[None],
+        "outlier": value,
+        "loss": value[::-1][None],
+    }
+    outlier = shares(recording, 20, "outlier")
+    assert outlier.shape == (10, 3)
+    np.testing.assert_allclose(outlier.sum(axis=1), 1)
+    np.testing.assert_array_equal(outlier[0], [0, 0, 1])  # drawn most: highest tier
+    np.testing.assert_array_equal(outlier[-1], [1, 0, 0])
+    np.testing.assert_array_equal(shares(recording, 20, "loss")[0], [1, 0, 0])
+
+
+def test_tied_probabilities_show_no_order_of_the_rows() -> None:
+    rows = 900
+    recording = {
+        "epochs": np.array([20]),
+        "P": np.full((1, rows), 1 / rows),
+        "outlier": np.arange(rows, dtype=float),
+    }
+    found = shares(recording, 20, "outlier")
+    assert np.abs(found - 1 / 3).max() < 0.2
+
+
+def test_labels_of_the_weight_figure() -> None:
+    auc = np.array([[0.5, 0.5, np.nan, 0.6], [0.9, 0.4, 0.9, 0.7]])
+    assert chosen_labels(["a", "turn", "b", "sun"], auc) == [3, 1]  # as in the paper
+    assert chosen_labels(["a", "b", "c", "d"], auc) == [0, 1]  # rose most, rose least
+    assert chosen_labels(["a"], np.full((2, 1), np.nan)) == []
+
+
+# Look ---------------------------------------------------------------------------------------
+
+
+def test_a_method_looks_the_same_in_every_company() -> None:
+    alone, among = style.looks(["D2ACE"]), style.looks([*style.METHODS, "Mine", "Yours"])
+    assert alone["D2ACE"] == among["D2ACE"]
+    assert len({look.colour for look in among.values()}) == len(among)
+    assert len({look.marker for look in among.values()}) == len(among)
+    assert len({str(look.dashes) for look in among.values()}) >= len(style.METHODS)
+    variant = style.looks(["D2ACE", "D2ACE (reference)"])["D2ACE (reference)"]
+    assert variant.colour == alone["D2ACE"].colour
+    assert variant.hollow
+    assert variant.dashes != alone["D2ACE"].dashes
+    assert style.order(["Zed", "D2ACE (reference)", "Random", "D2ACE"]) == [
+        "Random",
+        "D2ACE",
+        "D2ACE (reference)",
+        "Zed",
+    ]
+
+
+VISION = {  # Machado, Oliveira and Fernandes 2009, complete absence of a cone
+    "all cones": np.eye(3),
+    "no red": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "no green": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+}
+
+
+def linear(colour: str) -> np.ndarray:
+    value = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+
+
+def lab(light: np.ndarray) -> np.ndarray:
+    matrix = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    xyz = np.array(matrix) @ np.clip(light, 0, 1) / np.array([0.9505, 1, 1.089])
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_colours_stay_apart_for_every_eye(vision: str) -> None:
+    seen = [
+        lab(np.array(VISION[vision]) @ linear(look.colour))
+        for look in style.looks(style.METHODS).values()
+    ]
+    apart = min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2))
+    assert apart > 20  # 2 can just be told apart side by side
+
+
+@pytest.mark.parametrize("ground", ["#ffffff", "#15181c"])
+def test_colours_are_visible_on_both_grounds(ground: str) -> None:
+    def luminance(colour: str) -> float:
+        return float(np.array([0.2126, 0.7152, 0.0722]) @ linear(colour))
+
+    for look in style.looks([*style.METHODS, *"abcdef"]).values():
+        low, high = sorted([luminance(look.colour), luminance(ground)])
+        assert (high + 0.05) / (low + 0.05) > 1.9
+
+
+# Published figures --------------------------------------------------------------------------
+
+
+def test_published_figures_of_a_folder(tmp_path: Path) -> None:
+    text = "metric,model,dataset,method,score\nmacro_auc,CLIF,emotions,Random,0.81\n"
+    (tmp_path / "mine.csv").write_text(text, encoding="utf-8")
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    numbers = published.load(tmp_path)
+    assert numbers.score("macro_auc", "CLIF", "emotions", "Random") == 0.81
+    assert numbers.average_rank("macro_auc", "CLIF", "Random") is None
+    (tmp_path / "mine.csv").write_text(text.replace("0.81", "high"), encoding="utf-8")
+    with pytest.raises(UserError, match=r"mine\.csv, line 2: score is 'high', not a number"):
+        published.load(tmp_path)
+    (tmp_path / "mine.csv").unlink()
+    with pytest.raises(UserError, match="has the columns metric, model, dataset, method and score"):
+        published.load(tmp_path)
+    with pytest.raises(UserError, match="there is no folder"):
+        published.load(tmp_path / "nowhere")
