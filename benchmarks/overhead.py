@@ -59,7 +59,8 @@ def main() -> None:
                 part: statistics.median(each[method][part] for each in rounds)
                 for part in ("setup", *PARTS, "total", "cpu")
             }
-            ratio = statistics.median(each[method]["cpu"] / each["random"]["cpu"] for each in rounds)
+            ratios = [each[method]["cpu"] / each["random"]["cpu"] for each in rounds]
+            ratio = statistics.median(ratios)
             cells = " | ".join(f"{seconds[part]:.2f}" for part in seconds)
             print(f"| {method} | {cells} | **{ratio:.3f}** |")
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import io
 import json
 import math
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -25,23 +24,26 @@ import typer
 from d2ace.data import AnnotatedData, load_digits, prepare
 from d2ace.evaluation import METRICS, confidence_interval
 from d2ace.selectors import SELECTORS
-from d2ace.training import RunResult, train
+from d2ace.training import RunResult
 from d2ace.training.files import make_folder, write_whole
 
 from . import style
 from .figures import canvas
-from .specs import METHODS
+from .session import Session, raise_unless_well, run
+from .specs import METHODS, RunSpec
+from .store import Store, StoredRun
 
 __all__ = ["demo"]
 
 SETTINGS: dict[str, Any] = {
+    "data": "digits",
     "model": "mlp",
     "epochs": 60,
     "learning_rate": 1e-3,
     "record": True,
 }
 SHOWN = ("macro_auc", "macro_f1", "ranking_loss")
-KINDS = ("clean", "wrong label", "noise image")
+KINDS = ("clean", "wrong", "noise")
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,9 @@ class Runs:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the two pictures.")] = Path("d2ace-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the two pictures and the runs.")] = Path(
+        "d2ace-demo"
+    ),
     every: Annotated[bool, typer.Option("--all", help="All eight methods, not only two.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of a run.")] = SETTINGS["epochs"],
@@ -67,28 +71,38 @@ def demo(
 ) -> None:
     """Train on the embedded digits with random batches and with D2ACE, and compare."""
     make_folder(out)
+    settings = {**SETTINGS, "epochs": epochs, "warmup": min(10, epochs // 2)}
     names = list(SELECTORS) if every else ["random", "d2ace"]
+    specs = {
+        name: [
+            RunSpec("main", METHODS[name], {**settings, "selector": name, "seed": seed})
+            for seed in range(seeds)
+        ]
+        for name in names
+    }
+    jobs = max(1, min(os.cpu_count() or 1, len(names) * seeds))
+    session = Session(out / "runs.db", jobs)
+    raise_unless_well(*run(session, [spec for runs in specs.values() for spec in runs]))
     data = load_digits()
-    with _progress(len(names) * seeds * epochs) as step:
-        runs = [_runs(name, data, seeds, epochs, step) for name in names]
-    pictures = [_draw_curves(runs, out), _draw_choices(runs, out)]
+    with Store(session.db) as store:
+        stored = {each.key: each for each in store.runs()}
+        found = [_runs(store, [stored[spec.key] for spec in specs[name]], data) for name in names]
+    pictures = [_draw_curves(found, out), _draw_choices(found, out)]
     if as_json:
-        print(json.dumps(_plain(runs, pictures), indent=1))
+        print(json.dumps(_plain(found, pictures), indent=1))
         return
-    _show(runs, data, pictures)
+    _show(found, data, pictures)
+    print(f"more: d2ace report {session.db} -o {out / 'report'}")
 
 
-def _runs(name: str, data: AnnotatedData, seeds: int, epochs: int, step: Any) -> Runs:
+def _runs(store: Store, runs: Sequence[StoredRun], data: AnnotatedData) -> Runs:
     results, drawn = [], []
-    for seed in range(seeds):
-        with tempfile.TemporaryDirectory() as folder:
-            settings = {**SETTINGS, "epochs": epochs, "warmup": min(10, epochs // 2)}
-            results.append(
-                train(data, selector=name, seed=seed, out=folder, watch=step, **settings)
-            )
-            with np.load(Path(folder) / "record.npz", allow_pickle=False) as record:
-                drawn.append(_share_by_kind(data, record["rows"], record["draw_counts"]))
-    return Runs(METHODS[name], results, np.array(drawn))
+    for each in runs:
+        record = store.recording(each.id)
+        assert each.result is not None and record is not None  # noqa: S101, PT018 - both stored
+        results.append(RunResult.from_dict(each.result))
+        drawn.append(_share_by_kind(data, record["rows"], record["draw_counts"]))
+    return Runs(runs[0].method, results, np.array(drawn))
 
 
 def _share_by_kind(
@@ -145,18 +159,18 @@ def _show(runs: Sequence[Runs], data: AnnotatedData, pictures: Sequence[Path]) -
     console.print(
         f"[bold]digits[/bold]: {data.n} images, {data.q} labels; {shares[0]:.0%} of the rows have "
         f"a wrong label and {shares[1]:.0%} are noise. Test scores, mean ± deviation of "
-        f"{len(runs[0].results)} seed(s):",
+        f"{len(runs[0].results)} seed(s); how often a row of each kind was drawn, relative to all:",
         highlight=False,
     )
     table = Table("method", box=None, pad_edge=False, header_style="bold")
     for metric in SHOWN:
         arrow = "↑" if METRICS[metric].higher_is_better else "↓"
         table.add_column(f"{METRICS[metric].title} {arrow}", justify="right")
-    for heading in ("seconds", *(f"drawn: {kind}" for kind in KINDS)):
+    for heading in ("seconds", *KINDS):
         table.add_column(heading, justify="right")
     for each in runs:
         seconds = fmean(result.seconds["total"] for result in each.results)
-        drawn = (f"× {value:.2f}" for value in np.nanmean(each.drawn, axis=0))
+        drawn = (f"{value:.2f}" for value in np.nanmean(each.drawn, axis=0))
         table.add_row(
             each.method, *(_spread(each.scores(m)) for m in SHOWN), f"{seconds:.1f}", *drawn
         )
@@ -167,13 +181,14 @@ def _show(runs: Sequence[Runs], data: AnnotatedData, pictures: Sequence[Path]) -
 
 
 def _spread(values: Sequence[float]) -> str:
-    return f"{fmean(values):.4f}" + (f" ± {stdev(values):.4f}" if len(values) > 1 else "")
+    return f"{fmean(values):.3f}" + (f"±{stdev(values):.3f}" if len(values) > 1 else "")
 
 
 def _draw_curves(runs: Sequence[Runs], out: Path) -> Path:
     """Validation score by epoch: the mean over seeds, and their range."""
     looks = style.looks([each.method for each in runs])
-    with canvas(style.WIDE, 3.6) as picture:
+    with style.applied():
+        picture = canvas(style.WIDE, 3.6)
         axes = picture.subplots()
         for each in runs:
             curves = np.array(
@@ -193,7 +208,8 @@ def _draw_curves(runs: Sequence[Runs], out: Path) -> Path:
 def _draw_choices(runs: Sequence[Runs], out: Path) -> Path:
     """How often rows of each kind were drawn."""
     looks = style.looks([each.method for each in runs])
-    with canvas(style.WIDE, 3.6) as picture:
+    with style.applied():
+        picture = canvas(style.WIDE, 3.6)
         axes = picture.subplots()
         width = 0.8 / len(runs)
         for number, each in enumerate(runs):
@@ -201,7 +217,7 @@ def _draw_choices(runs: Sequence[Runs], out: Path) -> Path:
             colour = looks[each.method].colour
             axes.bar(places, np.nanmean(each.drawn, axis=0), width, label=each.method, color=colour)
         axes.axhline(1.0, color=style.ZERO, linewidth=0.8)
-        axes.set_xticks(range(len(KINDS)), KINDS)
+        axes.set_xticks(range(len(KINDS)), ("clean", "wrong label", "noise image"))
         axes.set(ylabel="draws of a row, relative to the mean", title="Which rows were chosen")
         axes.legend(ncols=2)
         return _saved(picture, out / "chosen.png")
@@ -212,27 +228,3 @@ def _saved(picture: Any, path: Path) -> Path:
     picture.savefig(buffer, dpi=150, facecolor="white")
     write_whole(path, buffer.getbuffer())
     return path
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Any]:
-    """A bar on a terminal; elsewhere a line now and then. Gives what to call for each epoch."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    if console.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task("training", total=total)
-            yield lambda entry: bar.advance(task)
-        return
-    done = 0
-
-    def step(entry: dict[str, Any]) -> None:
-        nonlocal done
-        done += 1
-        if done * 10 // total > (done - 1) * 10 // total:
-            console.print(f"trained {done * 100 // total} %", highlight=False)
-
-    yield step

@@ -44,6 +44,18 @@ def work(
     """Run what is not stored; ends with an error's sentence where runs failed or a signal came."""
     for note in notes:
         print(f"d2ace: note: {note}", file=sys.stderr)
+    summary, errors = run(session, specs, source)
+    if as_json:
+        print_json(_described(session, summary, errors))
+    else:
+        print(_said(session, summary))
+    raise_unless_well(summary, errors)
+
+
+def run(
+    session: Session, specs: list[RunSpec], source: Path | None = None
+) -> tuple[Summary, list[str | None]]:
+    """Run what is not stored; how it went, and the errors of those runs that failed."""
     with Store(session.db) as store:
         if source is not None:
             store.import_(source)
@@ -59,11 +71,7 @@ def work(
         )
         keys = {spec.key for spec in specs}
         failed = {run.key: run.error for run in store.failed() if run.key in keys}
-    if as_json:
-        print_json(_described(session, summary, list(failed.values())))
-    else:
-        print(_said(session, summary))
-    _raise_unless_well(session, summary, list(failed.values()))
+    return summary, list(failed.values())
 
 
 def _described(session: Session, summary: Summary, errors: list[str | None]) -> dict[str, Any]:
@@ -85,7 +93,8 @@ def _said(session: Session, summary: Summary) -> str:
     )
 
 
-def _raise_unless_well(session: Session, summary: Summary, errors: list[str | None]) -> None:
+def raise_unless_well(summary: Summary, errors: list[str | None]) -> None:
+    """A signal or failed runs as the error that a command ends with."""
     if summary.signum is not None:
         raise RunInterrupted(
             summary.signum,
