@@ -94,8 +94,12 @@ def freeze(backbone: nn.Module, which: str | Sequence[str]) -> list[nn.Module]:
                 f"freeze must be one of {words} or a list of modules of the backbone, "
                 f"got {which!r}."
             )
-        stages = [child for child in backbone.children() if any(True for _ in child.parameters())]
-        frozen = {"none": [], "early": stages[:-1], "backbone": [backbone]}[which]
+        stages = list(backbone.children())
+        last = max(
+            (place for place, stage in enumerate(stages) if any(True for _ in stage.parameters())),
+            default=0,
+        )
+        frozen = {"none": [], "early": stages[:last], "backbone": [backbone]}[which]
     else:
         modules = dict(backbone.named_modules())
         for name in which:
@@ -259,8 +263,7 @@ def _downloaded(backbone: str, weights: str) -> tuple[Mapping[str, Tensor], str]
     name = "IMAGENET1K_V1" if weights == "pretrained" else weights
     if name not in published.__members__:
         raise UserError(
-            f"backbone {backbone!r} has no weights {weights!r}"
-            f"{did_you_mean(weights.upper(), published.__members__)}; give 'none', 'pretrained', "
+            f"backbone {backbone!r} has no weights {weights!r}; give 'none', 'pretrained', "
             f"{', '.join(published.__members__)}, or a file."
         )
     try:
@@ -284,14 +287,18 @@ def _load(
     # Files older than PyTorch 0.4.1 lack these counters, which nothing reads.
     missing = [key for key in own if key not in given and not key.endswith("num_batches_tracked")]
     surplus = [key for key in given if key not in own]
-    other = [key for key in given if key in own and given[key].shape != own[key].shape]
-    for keys, problem in ((missing, "lacks"), (surplus, "has the unknown"), (other, "differs in")):
+    shapes = {
+        key: f"{list(given[key].shape)} for {list(own[key].shape)}"
+        for key in given
+        if key in own and given[key].shape != own[key].shape
+    }
+    problems = {"lacks": missing, "has the unknown": surplus, "differs in": list(shapes)}
+    for problem, keys in problems.items():
         if keys:
-            shapes = f" ({list(given[keys[0]].shape)} for {list(own[keys[0]].shape)})"
+            shape = f" ({shapes[keys[0]]})" if keys[0] in shapes else ""
+            more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
             raise UserError(
                 f"The weights from {source} do not fit the backbone: the file {problem} "
-                f"{keys[0]!r}{shapes if keys is other else ''}"
-                f"{f' and {len(keys) - 1} more' if len(keys) > 1 else ''}; "
-                "give the file of the same network."
+                f"{keys[0]!r}{shape}{more}; give the file of the same network."
             )
     network.load_state_dict(given, strict=False)
