@@ -171,6 +171,26 @@ def test_importance_weights_and_masks_reach_the_loss(table: MultiLabelData) -> N
     assert plain.history[3]["train_loss"] != weighted.history[3]["train_loss"]
 
 
+def test_a_full_pass_tells_the_selector_all_rows(table: MultiLabelData) -> None:
+    observed: list[int] = []
+
+    class Watching(d2ace.Random):
+        def observe(self, index: Any, **predictions: Any) -> None:
+            observed.append(len(index))
+            super().observe(index, **predictions)
+
+    d2ace.SELECTORS["watching"] = Watching
+    try:
+        options = {"predictions": "full_pass"}
+        result = small_run(table, selector="watching", selector_options=options)
+    finally:
+        del d2ace.SELECTORS["watching"]
+    assert observed == [result.dataset["train"]] * 5
+    plain, full = small_run(table), small_run(table, selector_options=options)
+    assert plain.history[1]["train_loss"] == full.history[1]["train_loss"]
+    assert plain.history[3]["effective_rows"] != full.history[3]["effective_rows"]
+
+
 def test_divergence_is_named(table: MultiLabelData) -> None:
     with pytest.raises(RunError, match="The loss became infinite or NaN in epoch 1; lower"):
         small_run(table, learning_rate=1e30, warmup=0)
