@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 .PHONY: demo test test-slow lint format bench clean
 
 demo: $(READY)
-	$(BIN)/python examples/three_lines.py
+	$(BIN)/d2ace demo
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"

@@ -30,7 +30,7 @@ SECTIONS = [
 ]
 COMMON = set(CommonOptions.__annotations__)
 PAGES = sorted(DOCS.rglob("*.md"))
-RUNNABLE = [*sorted(METHODS.glob("*.md")), DOCS / "writing-a-selector.md"]
+RUNNABLE = [*sorted(METHODS.glob("*.md")), DOCS / "writing-a-selector.md", DOCS / "training.md"]
 
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REFERENCE = re.compile(r"`(src/[\w/]+\.py): ([\w.]+)`")
@@ -181,8 +181,9 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: str(page.relative_to(DOCS)))
-def test_code_runs(page: Path) -> None:
+def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of one page run top to bottom in one namespace."""
+    monkeypatch.chdir(tmp_path)
     text = read(page)
     namespace: dict[str, Any] = {"__name__": page.stem}
     with torch.random.fork_rng(devices=[]):

@@ -57,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _application(typer: Any) -> Any:
+    from d2ace.benchmark.commands import ablate, bench, compare, sweep
+    from d2ace.benchmark.demo import demo
+    from d2ace.benchmark.report_commands import report
     from d2ace.data.commands import app as data
     from d2ace.selectors.commands import methods
     from d2ace.training.commands import predict, train
@@ -74,7 +77,7 @@ def _application(typer: Any) -> Any:
     def root() -> None:
         """Batch selection for deep multi-label learning."""
 
-    for command in (train, predict, methods):
+    for command in (demo, train, predict, bench, ablate, sweep, report, compare, methods):
         app.command()(command)
     app.add_typer(data, name="data")
     return app

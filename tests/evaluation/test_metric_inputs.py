@@ -106,6 +106,11 @@ REFUSED = {
         SCORES,
         "Y_true[1, 2] is 2.0",
     ),
+    "sparse rows twice": (
+        sp.csr_array((np.ones(2), np.array([2, 2]), np.array([0, 0, 2, 2])), shape=(3, 3)),
+        SCORES,
+        "Y_true[1, 2] is 2.0",
+    ),
     "ragged": ([[1, 0], [1]], SCORES, "Y_true must be an array; its rows differ in length"),
     "words": (np.full((3, 3), "yes"), SCORES, "Y_true must hold real numbers, got dtype <U3."),
     "complex": (TRUTH, SCORES * 1j, "scores must hold real numbers, got dtype complex128."),
@@ -134,6 +139,12 @@ def test_refused_threshold(threshold: Any, sentence: str) -> None:
     with pytest.raises((ValueError, TypeError)) as error:
         evaluate(TRUTH, SCORES, threshold=threshold)
     assert str(error.value) == sentence
+
+
+def test_a_score_at_the_threshold_is_predicted() -> None:
+    for kind in (np.float16, np.float32, np.float64):
+        scores = np.array([[0.3, 0.1]], dtype=kind)
+        assert evaluation.subset_accuracy([[1, 0]], scores, threshold=0.3) == 1
 
 
 def test_refused_policy() -> None:

@@ -121,6 +121,7 @@ class _Worker:
         self.spec: RunSpec | None = None
         self._folder = Path()
         self._last: dict[str, Any] | None = None
+        self._told = False
         limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "d2ace.benchmark.worker"],
@@ -168,12 +169,15 @@ class _Worker:
     def _ended(self, code: int) -> Event:
         assert self.spec is not None  # noqa: S101
         spec, self.spec = self.spec, None
+        if self._last is None and self._told:
+            return Event(spec, "stopped")
         if self._last is None:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             return Event(spec, "failed", error=f"the process of the run {how}")
         return final_event(spec, self._folder, self._last)
 
     def end(self) -> None:
+        self._told = True
         if self.process.stdin is not None and not self.process.stdin.closed:
             with contextlib.suppress(BrokenPipeError):
                 self.process.stdin.close()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import sqlite3
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,6 +20,7 @@ from d2ace.errors import RunError, UserError
 Report = Callable[[dict[str, Any]], None]
 """Takes ``{"epoch": t}`` and, at the end, ``{"state": "finished" | "failed" | "stopped"}``."""
 
+PATIENCE = 120.0  # seconds; a run that was told to end has done so long before
 LONGEST = 600  # characters of an error that are kept
 
 
@@ -48,9 +52,10 @@ def execute(
         signal.signal(signal.SIGTERM, note)
     place = Path(folder)
     try:
-        _clear_other_run(place, config)
-        run = RunConfig.from_dict(config)
-        train_config(run, out=place, threads=threads, watch=watch)
+        with _alone(place):
+            _clear_other_run(place, config)
+            run = RunConfig.from_dict(config)
+            train_config(run, out=place, threads=threads, watch=watch)
     except (RunInterrupted, _Stopped):
         report({"state": "stopped"})
     except Exception as error:
@@ -58,6 +63,26 @@ def execute(
         report({"state": "failed", "error": sentence(error)})
     else:
         report({"state": "finished"})
+
+
+def lock_of(folder: Path) -> Path:
+    """The file that a run locks while it works in ``folder``."""
+    return folder.with_name(f"{folder.name}.lock")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait for another process that still works in the folder, as one whose parent was killed.
+
+    SQLite's file lock works everywhere and ends with its process, however that ends.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = sqlite3.connect(lock_of(folder), timeout=PATIENCE, isolation_level=None)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+        yield
+    finally:
+        lock.close()
 
 
 def outcome(folder: Path) -> tuple[dict[str, Any], bytes | None] | None:
@@ -86,8 +111,6 @@ def _clear_other_run(folder: Path, config: dict[str, Any]) -> None:
     A key does not tell ``neighbors=6`` from no option at all, and a moved file from itself; a
     checkpoint does.
     """
-    import shutil
-
     from d2ace.training import RunConfig
 
     described = folder / "run.json"

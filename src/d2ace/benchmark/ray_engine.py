@@ -47,6 +47,7 @@ class RayEngine:
         options = {"num_cpus": self._threads, "max_calls": 1, "max_retries": 0}
         self._task = self._ray.remote(**options)(_run)
         self._running: dict[Any, tuple[RunSpec, Path]] = {}
+        self._stopping = False
 
     def start(self, spec: RunSpec, folder: Path) -> None:
         """Submit the run."""
@@ -64,9 +65,9 @@ class RayEngine:
         spec, folder = self._running.pop(task)
         try:
             text, result, recording = self._ray.get(task)
-        except self._ray.exceptions.TaskCancelledError:
-            return Event(spec, "stopped")
         except Exception as error:
+            if self._stopping:
+                return Event(spec, "stopped")
             return Event(spec, "failed", error=sentence(error))
         message = json.loads(text)
         if message["state"] == "finished":
@@ -75,6 +76,7 @@ class RayEngine:
 
     def stop(self) -> None:
         """End the tasks; what they saved after their last epoch is where they go on."""
+        self._stopping = True
         for task in self._running:
             self._ray.cancel(task, force=True)
 

@@ -16,7 +16,7 @@ from typing import Any
 from d2ace.errors import RunError
 
 from .engines import Engine, Event
-from .execute import outcome
+from .execute import lock_of, outcome
 from .specs import RunSpec
 from .store import Store
 from .views import View
@@ -151,6 +151,7 @@ class _Work:
             self.summary.left -= 1
             if not self.keep:
                 shutil.rmtree(self._folder(spec), ignore_errors=True)
+            lock_of(self._folder(spec)).unlink(missing_ok=True)
         elif event.kind == "failed":
             self.store.fail(spec, event.error)
             self.store.link(self.labels[spec.key])

@@ -118,7 +118,9 @@ class Live(View):
         self._waiting: Sequence[RunSpec] = ()
         self._recent: list[str] = []
         self._note = ""
-        self._live = RichLive(console=Console(stderr=True), get_renderable=self._render)
+        self._live = RichLive(
+            console=Console(stderr=True), get_renderable=self._render, auto_refresh=False
+        )
 
     def __enter__(self) -> Live:
         self._live.start()
@@ -152,7 +154,7 @@ class Live(View):
             f"{self.done['finished']} finished, {self.done['failed']} failed, "
             f"{len(self._waiting) + len(self.running)} to go"
         )
-        ahead = "" if left is None else f", about {duration(left)} left"
+        ahead = f", about {duration(left)} left" if left else ""
         now = Table(box=None, pad_edge=False, show_header=False)
         for spec, since, epoch in self.running.values():
             now.add_row(
@@ -163,8 +165,10 @@ class Live(View):
             )
         lines = [Text(line, style="dim") for line in self._recent]
         done = self.done["finished"] + self.done["failed"]
-        bar = ProgressBar(max(1, self.total), done, width=60)
-        return Group(*lines, bar, Text(f"{counts}{ahead}", style="bold"), now, Text(self._note))
+        whole = Table.grid(padding=(0, 2))
+        bar = ProgressBar(max(1, self.total), done, width=40)
+        whole.add_row(bar, Text(f"{counts}{ahead}", style="bold"))
+        return Group(*lines, whole, now, Text(self._note))
 
 
 def make_view(

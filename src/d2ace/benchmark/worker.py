@@ -106,8 +106,9 @@ def _end_with(pipe: int) -> None:
     def watch() -> None:
         while os.read(pipe, 1):
             pass
-        os.kill(os.getpid(), signal.SIGTERM)
-        threading.Event().wait(GRACE)
+        for _ in range(int(GRACE)):  # again, for the first may come before anybody listens
+            os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait(1)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -108,8 +108,6 @@ def _scores(scores: Any) -> Array:
         values = values.toarray()
     if values.dtype.kind != "f":
         return values.astype(np.float64)
-    if values.dtype.itemsize < 4:
-        values = values.astype(np.float32)
     finite = np.isfinite(values)
     if not finite.all():
         row, column = np.unravel_index(int(finite.argmin()), finite.shape)

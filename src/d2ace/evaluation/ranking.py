@@ -13,7 +13,7 @@ import numpy as np
 
 from .inputs import Array, Pairs
 
-BLOCK = 1 << 20  # pairs sorted at once: some 20 MiB beside what the caller holds
+BLOCK = 1 << 20  # pairs sorted at once: some 40 to 60 MiB beside what the caller holds
 
 
 class Ranking(NamedTuple):

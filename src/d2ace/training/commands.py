@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -118,6 +119,8 @@ def train(
             result = tuned(config, None, out, running)
         else:
             result = train_config(config, out=out, **running)
+    if os.environ.get("RANK", "0") != "0":  # one of several processes speaks for all
+        return
     if as_json:
         print(result.to_json())
     else:

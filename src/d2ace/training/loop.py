@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -125,18 +126,13 @@ class Loop:
             self.model.on_step(step)
             self._loss_sum += loss.detach().double() * len(part.rows) * (part.scale > 0)
         with self.clock.part("observe"):
-            try:
-                self.shared.observe(part, logits)
-            except ValueError as problem:
-                if not math.isfinite(float(loss)):
-                    raise self._diverged() from problem
-                raise
+            self._told(self.shared.observe, part, logits)
         self._epoch_counts += np.bincount(part.batch, minlength=self._epoch_counts.size)
 
     def end_epoch(self) -> dict[str, Any]:
         """Share, validate, remember the best, and note down what happened."""
         with self.clock.part("observe"):
-            self.shared.share()
+            self._told(self.shared.share)
         if self.fabric.world_size > 1:
             torch.distributed.all_reduce(self._loss_sum)
         train_loss = float(self._loss_sum) / int(self._epoch_counts.sum())
@@ -191,6 +187,15 @@ class Loop:
             "p_min": float(1.0 / n if P is None else P.min()),
             "p_max": float(1.0 / n if P is None else P.max()),
         }
+
+    def _told(self, tell: Callable[..., None], *arguments: Any) -> None:
+        """Tell the selector something; predictions it refuses are the end of the run."""
+        try:
+            tell(*arguments)
+        except ValueError as problem:
+            if not math.isfinite(float(self._loss_sum)):
+                raise self._diverged() from problem
+            raise RunError(f"Epoch {self.epoch}: {problem}") from problem
 
     def _diverged(self) -> RunError:
         return RunError(

@@ -1,0 +1,169 @@
+"""The commands as typed: what they plan, what they say, what they refuse."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer
+from made_runs import result, spec
+from typer.testing import CliRunner
+
+from d2ace.benchmark import commands
+from d2ace.benchmark.specs import RunSpec
+from d2ace.benchmark.store import Store
+from d2ace.errors import UserError
+
+SMALL = ("--datasets", "digits", "--models", "mlp", "--run-folds", "0")
+
+
+def typed(*words: str) -> str:
+    """What a command prints; an error is raised as it is."""
+    app = typer.Typer()
+    for name in commands.__all__:
+        app.command()(getattr(commands, name))
+    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def plan(*words: str) -> list[dict]:
+    return json.loads(typed(*words, "--dry-run", "--json"))["runs"]
+
+
+def test_a_dry_run_shows_the_plan_and_touches_nothing(tmp_path):
+    shown = typed("bench", *SMALL, "--selectors", "random,d2ace", "--epochs", "3", "--dry-run")
+    assert "2 runs to do; 0 finished, 0 failed before" in shown
+    assert shown.count("digits") == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_knows_what_is_done(tmp_path):
+    words = ("bench", *SMALL, "--selectors", "random,recent,d2ace")
+    settings = {"data": "digits", "model": "mlp"}
+    done = RunSpec("main", "Random", {**settings, "selector": "random"})
+    failed = RunSpec("main", "Recent", {**settings, "selector": "recent"})
+    with Store(tmp_path / "runs.db") as store:
+        store.add(done, result(done))
+        store.fail(failed, "no")
+        store.export(tmp_path / "out" / "results.csv")
+    assert [row["status"] for row in plan(*words)] == ["finished", "failed", "pending"]
+    assert [row["status"] for row in plan(*words, "--retry")] == ["finished", "pending", "pending"]
+    taken = ("--db", "other.db", "--from", "out/results.csv")
+    assert [row["status"] for row in plan(*words, *taken)] == ["finished", "failed", "pending"]
+    assert not (tmp_path / "other.db").exists()
+    assert "1 runs to do, about 1.75 s" in typed(*words, "--dry-run")
+
+
+def test_runs_of_a_file_count_as_finished(tmp_path):
+    run = RunSpec("main", "Random", {"data": "digits", "model": "mlp", "selector": "random"})
+    with Store(tmp_path / "old.db") as store:
+        store.add(run, result(run))
+        store.export(tmp_path / "results.csv")
+    shown = typed("bench", *SMALL, "--selectors", "random", "--from", "results.csv", "--json")
+    assert json.loads(shown)["stored"] == 1
+    with Store(tmp_path / "runs.db") as store:
+        assert store.has(run)
+
+
+def test_settings_and_filters():
+    words = ("bench", "--datasets", "digits", "--models", "mlp,clif", "--seeds", "0,3")
+    rows = plan(*words, "--only", "method=D2ACE,random", "--only", "model=CLIF", "--only", "fold=1")
+    assert {(r["model"], r["method"], r["fold"], r["seed"]) for r in rows} == {
+        ("CLIF", method, 1, seed) for method in ("Random", "D2ACE") for seed in (0, 3)
+    }
+    usual, changed = (
+        plan("bench", *SMALL, *more) for more in ((), ("--set", "learning_rate=0.01"))
+    )
+    assert not {r["key"] for r in usual} & {r["key"] for r in changed}
+
+
+def test_ablate_and_sweep_plan_their_studies():
+    rows = plan("ablate", *SMALL, "--variants", "A,H")
+    assert [(r["study"], r["method"]) for r in rows] == [("ablation", "A"), ("ablation", "H")]
+    assert len(plan("ablate", "--datasets", "digits")) == 11 * 5
+    rows = plan("sweep", "K=0,n", "lambda2=0.5", *SMALL)
+    assert [r["method"] for r in rows] == ["K=0", "K=n", "lambda2=0.5"]
+    assert {r["study"] for r in rows} == {"sweep"}
+    assert len(plan("sweep", "mix", *SMALL)) == 25
+    rows = plan("sweep", "window=3,5", "--selector", "recent", *SMALL)
+    assert [r["method"] for r in rows] == ["n_t=3", "n_t=5"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("bench",), r"name a grid \(paper-tabular, quick, "),
+        (("bench", "quik"), "did you mean 'quick'"),
+        (("bench", *SMALL, "--set", "epoch=3"), "the options: unknown key 'epoch'"),
+        (("bench", *SMALL, "--set", "epochs"), "--set takes key=value, got 'epochs'"),
+        (("bench", *SMALL, "--engine", "slurm"), "--engine is 'slurm'; choose from local, ray"),
+        (("bench", *SMALL, "--address", "auto"), "--address belongs to --engine ray"),
+        (("bench", *SMALL, "--only", "speed=3"), "--only takes one of dataset, model"),
+        (("bench", *SMALL, "--only", "method=X"), "leaves no run; method is one of Active"),
+        (("ablate",), "the options: datasets must be a list"),
+        (("sweep", "K=1,two", *SMALL), "the options: neighbors must be"),
+        (("sweep", "warp=1", *SMALL), "d2ace has no option 'warp'"),
+        (("compare", "a.db", "b.db"), r"there is no store a\.db"),
+        (("bench", *SMALL, "--from", "absent.csv"), r"no file absent\.csv"),
+    ],
+)
+def test_what_is_typed_wrong(words, said):
+    with pytest.raises(UserError, match=said) as error:
+        typed(*words)
+    assert "\n" not in str(error.value)
+
+
+# compare ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_stores(tmp_path):
+    with Store(tmp_path / "a.db") as a, Store(tmp_path / "b.db") as b:
+        for fold in range(4):
+            old, new = spec(fold=fold), spec(fold=fold, epochs=50)
+            a.add(old, result(old, 0.70))
+            if fold < 3:
+                b.add(new, result(new, 0.72 + fold / 100) | {"seconds": {"total": 3.0}})
+        gone, came = spec("Random", selector="random"), spec("DIHCL", selector="dihcl")
+        a.add(gone, result(gone))
+        b.add(came, result(came) | {"environment": {"d2ace": "0.2.0"}})
+    return "a.db", "b.db"
+
+
+def test_compare_says_what_changed(two_stores):
+    found = json.loads(typed("compare", *two_stores, "--json"))
+    (row,) = found["common"]
+    assert (row["dataset"], row["model"], row["method"]) == ("emotions", "CLIF", "D2ACE")
+    assert (row["pairs"], row["only_first"], row["only_second"]) == (3, [[3, 0]], [])
+    auc = row["metrics"]["macro_auc"]
+    assert auc["first"] == pytest.approx(0.70)
+    assert auc["second"] == pytest.approx(0.73)
+    assert auc["difference"] == pytest.approx(0.03)
+    half = 4.302653 * 0.01 / 3**0.5  # Student's t with two degrees of freedom
+    assert (auc["low"], auc["high"]) == pytest.approx((0.03 - half, 0.03 + half), abs=1e-6)
+    assert row["seconds"]["difference"] == pytest.approx(1.25)
+    assert row["settings"] == {"epochs": [100, 50]}
+    assert [other["method"] for other in found["only_first"]] == ["Random"]
+    assert [other["method"] for other in found["only_second"]] == ["DIHCL"]
+    assert found["versions"] == {"first": ["0.1.0"], "second": ["0.1.0", "0.2.0"]}
+
+
+def test_compare_on_a_screen(two_stores):
+    shown = typed("compare", *two_stores)
+    assert "0.7000 -> 0.7300 (+0.0300, +0.0052 to +0.0548)" in shown
+    assert "only in first: main / emotions / CLIF / Random (1 runs)" in shown
+    assert "setting epochs: 100 -> 50" in shown
+    assert "d2ace: 0.1.0 -> 0.1.0, 0.2.0" in shown
+
+
+def test_a_store_compared_with_itself(two_stores):
+    shown = typed("compare", two_stores[0], two_stores[0])
+    assert "only in" not in shown
+    assert "setting" not in shown
+    assert shown.count("(+0.0000") == 2 * 3

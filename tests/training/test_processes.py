@@ -1,0 +1,195 @@
+"""Several processes train as one would: the same global batches, the same probabilities."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from smallrun import SMALL, small_run, without_times
+
+import d2ace
+from d2ace.data import MultiLabelData
+from d2ace.errors import RunError, UserError
+from d2ace.training import RunResult
+from d2ace.training.shared import SharedSelector
+
+N, Q, BATCH, EPOCHS = 101, 4, 16, 6  # the last batch has 5 rows
+
+# Predictions here are a fixed function of instance and epoch, so that both sides see the same.
+PROGRAM = """
+import sys, torch, numpy as np, d2ace
+from d2ace.training.shared import SharedSelector
+
+def predictions(rows, epoch):
+    rows = torch.tensor(rows, dtype=torch.float64)[:, None]
+    labels = torch.arange({Q}, dtype=torch.float64)
+    return (3 * torch.sin(rows * (labels + 1) * 0.7 + epoch)).float()
+
+def drawn(method, labels, features, rank, world):
+    selector = d2ace.make_selector(
+        method, labels, features, batch_size={BATCH}, epochs={EPOCHS}, warmup=2, seed=5)
+    shared = SharedSelector(selector, rank, world)
+    batches, parts, P, weights = [], [], [], []
+    for epoch in range(1, {EPOCHS} + 1):
+        P.append(selector.probabilities.clone())
+        for part in shared:
+            weight = shared.loss_weight(part)
+            batches.append(part.batch)
+            parts.append((part.rows, part.scale))
+            weights.append(None if weight is None else weight.clone())
+            shared.observe(part, predictions(part.rows, epoch))
+        shared.share()
+    return batches, parts, torch.stack(P), weights
+"""
+
+
+def problem() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return (rng.random((N, Q)) < 0.4).astype(np.uint8), rng.random((N, 3)).astype(np.float32)
+
+
+def namespace() -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(PROGRAM.format(Q=Q, BATCH=BATCH, EPOCHS=EPOCHS), names)  # noqa: S102 - our own text
+    return names
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """Every method driven by two real processes that talk by gloo; what each of them saw."""
+    folder = tmp_path_factory.mktemp("gloo")
+    script = folder / "drive.py"
+    script.write_text(
+        PROGRAM.format(Q=Q, BATCH=BATCH, EPOCHS=EPOCHS)
+        + f"""
+import os
+torch.distributed.init_process_group("gloo")
+rank = torch.distributed.get_rank()
+rng = np.random.default_rng(0)
+Y, X = (rng.random(({N}, {Q})) < 0.4).astype(np.uint8), rng.random(({N}, 3)).astype(np.float32)
+seen = {{method: drawn(method, Y, X, rank, 2) for method in d2ace.SELECTORS}}
+torch.save(seen, os.path.join({str(folder)!r}, f"{{rank}}.pt"))
+torch.distributed.destroy_process_group()
+"""
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*command, str(script)], capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    ranks = [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
+    return {method: [rank[method] for rank in ranks] for method in d2ace.SELECTORS}
+
+
+@pytest.mark.parametrize("method", list(d2ace.SELECTORS))
+def test_two_processes_draw_what_one_with_twice_the_batch_draws(
+    two_processes: dict[str, list[Any]], method: str
+) -> None:
+    labels, features = problem()
+    batches, _, P, weights = namespace()["drawn"](method, labels, features, 0, 1)
+    for rank in (0, 1):
+        theirs = two_processes[method][rank]
+        assert theirs[0] == batches
+        assert torch.equal(theirs[2], P)  # bit for bit
+    for step, batch in enumerate(batches):
+        parts = [two_processes[method][rank][1][step] for rank in (0, 1)]
+        assert parts[0][0] + parts[1][0] == batch
+        assert sum(len(rows) for rows, _ in parts) == len(batch)
+        assert sum(scale for _, scale in parts) == pytest.approx(2.0)
+        if weights[step] is not None:
+            both = torch.cat([two_processes[method][rank][3][step] for rank in (0, 1)])
+            assert torch.equal(both, weights[step])
+
+
+def test_a_batch_smaller_than_the_processes() -> None:
+    labels, _ = problem()
+    shares = [
+        SharedSelector(d2ace.Random(labels[:3], batch_size=2, seed=1), rank, 4) for rank in range(4)
+    ]
+    for parts in zip(*shares, strict=True):
+        counted = [row for part in parts for row in part.rows if part.scale]
+        assert sorted(counted) == sorted(parts[0].batch)
+        assert all(len(part.rows) == 1 for part in parts)
+        assert sum(part.scale for part in parts) == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4, 8])
+def test_parts_are_disjoint_and_complete(world: int) -> None:
+    labels, _ = problem()
+    shares = [SharedSelector(d2ace.Random(labels, batch_size=20, seed=1), rank, world)
+              for rank in range(world)]  # fmt: skip
+    for parts in zip(*shares, strict=True):
+        assert [row for part in parts if part.scale for row in part.rows] == parts[0].batch
+        sizes = [len(part.rows) if part.scale else 0 for part in parts]
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_state_waits_for_what_was_observed() -> None:
+    labels, _ = problem()
+    shared = SharedSelector(d2ace.Random(labels, batch_size=20), 0, 2)
+    part = next(iter(shared))
+    shared.observe(part, torch.zeros(len(part.rows), Q))
+    with pytest.raises(RuntimeError, match="not been shared yet"):
+        shared.state_dict()
+
+
+PLAIN = SMALL | {"model_options": {"h": 16, "L": 2, "p": 0.0}, "threads": None}  # no dropout
+
+
+def test_training_on_two_processes_equals_twice_the_batch(table_file: Path, tmp_path: Path) -> None:
+    two = d2ace.train(str(table_file), devices=2, accelerator="cpu", out=tmp_path / "two", **PLAIN)
+    one = d2ace.train(str(table_file), **(PLAIN | {"batch_size": 64}))
+    assert two.environment["devices"] == 2
+    for mine, theirs in zip(one.history, two.history, strict=True):
+        assert mine["train_loss"] == pytest.approx(theirs["train_loss"], rel=1e-4)
+        assert mine["distinct_rows"] == theirs["distinct_rows"]
+        assert mine["effective_rows"] == pytest.approx(theirs["effective_rows"], rel=1e-3)
+    assert one.test == pytest.approx(two.test, abs=1e-3)
+    again = d2ace.train(str(table_file), devices=2, out=tmp_path / "two", **PLAIN)
+    assert again.to_dict() == two.to_dict()
+
+
+def test_torchrun_and_resuming_on_two_processes(table_file: Path, tmp_path: Path) -> None:
+    """Started by a launcher, killed after a checkpoint in mid-epoch, and started again."""
+    settings = ["--model", "mlp", "--epochs", "4", "--warmup", "1", "--batch-size", "16"]
+    settings += ["--accelerator", "cpu", "--checkpoint-every", "2", "--json"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    launcher += ["--nproc-per-node=2", "-m", "d2ace", "train", str(table_file), *settings]
+
+    def run(out: Path) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*launcher, "--out", str(out)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    with run(tmp_path / "killed") as process:
+        assert process.stderr is not None
+        while "epoch 2/4" not in (line := process.stderr.readline()):
+            assert line, "the run ended before its second epoch"
+        os.killpg(process.pid, signal.SIGKILL)
+    with run(tmp_path / "killed") as resumed, run(tmp_path / "whole") as whole:
+        outputs = [each.communicate(timeout=180) for each in (resumed, whole)]
+    assert [resumed.returncode, whole.returncode] == [0, 0], outputs
+    ends = [RunResult.read(tmp_path / name / "result.json") for name in ("killed", "whole")]
+    assert without_times(ends[0]) == without_times(ends[1])
+    assert json.loads(outputs[0][0]) == ends[0].to_dict()  # one process speaks for both
+
+
+def test_errors_of_other_processes_are_told_in_one_sentence(
+    table: MultiLabelData, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=r"mlp has no hyperparameter 'hh'"):
+        small_run(table, devices=2, accelerator="cpu", model_options={"hh": 1})
+    with pytest.raises(RunError, match="The loss became infinite or NaN in epoch 1"):
+        small_run(table, devices=2, accelerator="cpu", learning_rate=1e30, warmup=0)

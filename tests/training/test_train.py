@@ -1,0 +1,283 @@
+"""One run does what the protocol says."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from smallrun import small_run, without_times
+
+import d2ace
+from d2ace.data import MultiLabelData, Scaler, folds, load, make_multilabel, prepare
+from d2ace.errors import RunError, UserError
+from d2ace.evaluation import METRICS, evaluate
+from d2ace.training.config import RunConfig
+from d2ace.training.loop import warm_up
+from d2ace.training.problem import make_problem
+from d2ace.training.recording import outlier_score
+
+
+def test_a_run_tells_what_happened(table: MultiLabelData) -> None:
+    seen: list[int] = []
+    result = small_run(table, epoch_loss=True, watch=lambda entry: seen.append(entry["epoch"]))
+    assert seen == [1, 2, 3, 4, 5]
+    assert [entry["epoch"] for entry in result.history] == seen
+    assert set(result.test) == set(METRICS)
+    sizes = result.dataset
+    assert sizes["train"] + sizes["validation"] + sizes["test"] <= 240
+    first, last = result.history[0], result.history[-1]
+    assert first["pressure"] is None
+    assert first["p_beta"] is None
+    assert first["effective_rows"] == first["distinct_rows"] == sizes["train"]
+    assert last["pressure"] == pytest.approx(1.0)
+    assert last["p_beta"] == pytest.approx(0.7)  # mix[0] before mix_epochs
+    middle = result.history[2]
+    assert middle["pressure"] > 1
+    assert middle["effective_rows"] < sizes["train"]
+    assert middle["distinct_rows"] < sizes["train"]
+    assert 0 < middle["p_min"] < 1 / sizes["train"] < middle["p_max"] < 1
+    assert 0 < middle["entropy"] < math.log(sizes["train"])
+    assert last["epoch_loss"] < first["epoch_loss"]
+    assert {"setup", "recompute", "draw", "observe", "train", "evaluation"} < set(result.seconds)
+    parts = [value for part, value in result.seconds.items() if part != "total"]
+    assert result.seconds["total"] == pytest.approx(sum(parts))
+
+
+def test_the_best_epoch_by_validation_is_tested(table: MultiLabelData, tmp_path: Path) -> None:
+    result = small_run(table, epochs=8, out=tmp_path)
+    scores = [entry["validation"]["macro_auc"] for entry in result.history]
+    assert result.best_epoch == 1 + int(np.argmax(scores))
+    assert result.validation == result.history[result.best_epoch - 1]["validation"]
+    saved = d2ace.load_run(tmp_path)
+    problem = make_problem(RunConfig.from_dict(result.config), table)
+    kept = prepare(table).data
+    again = evaluate(kept.Y[problem.test.rows], saved.predict_proba(kept.X[problem.test.rows]))
+    assert again.values == pytest.approx(result.test, abs=1e-6)
+
+
+def test_a_loss_can_be_monitored(table: MultiLabelData) -> None:
+    result = small_run(table, epochs=8, monitor="ranking_loss")
+    losses = [entry["validation"]["ranking_loss"] for entry in result.history]
+    assert result.best_epoch == 1 + int(np.argmin(losses))
+
+
+def test_rows_are_split_and_scaled_without_the_test_fold(table: MultiLabelData) -> None:
+    config = RunConfig(data=table.name, fold=2)
+    problem = make_problem(config, table)
+    parts = [problem.train.rows, problem.validation.rows, problem.test.rows]
+    together = np.concatenate(parts)
+    prepared = prepare(table)
+    assert np.array_equal(np.sort(together), np.arange(prepared.data.n))
+    assert np.array_equal(problem.test.rows, folds(prepared.data.Y, 5, seed=0)[2][1])
+    share = len(parts[1]) / (len(parts[0]) + len(parts[1]))
+    assert share == pytest.approx(0.1, abs=0.02)
+    scaler = Scaler.fit(prepared.data.X, problem.train.rows)
+    assert np.array_equal(problem.test.X, scaler.transform(prepared.data.X[problem.test.rows]))
+    assert problem.train.X.min() == 0
+    assert problem.train.X.max() == 1
+
+
+def test_published_folds_are_used(data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("D2ACE_DATA", str(data_root))
+    problem = make_problem(RunConfig(data="birds", fold=3))
+    prepared = prepare(load("birds"))
+    stored = d2ace.data.protocol_folds("birds", prepared.data.Y).folds()
+    assert np.array_equal(problem.test.rows, stored[3][1])
+
+
+def test_validation_rows_follow_the_seed_and_folds_do_not(table: MultiLabelData) -> None:
+    one, two = (make_problem(RunConfig(data="x", seed=seed), table) for seed in (0, 1))
+    assert np.array_equal(one.test.rows, two.test.rows)
+    assert not np.array_equal(one.validation.rows, two.validation.rows)
+
+
+@pytest.mark.parametrize("selector", list(d2ace.SELECTORS))
+def test_every_method_trains_and_repeats(table: MultiLabelData, selector: str) -> None:
+    one = small_run(table, selector=selector, epochs=4)
+    torch.manual_seed(99)  # nothing outside matters
+    assert without_times(one) == without_times(small_run(table, selector=selector, epochs=4))
+
+
+@pytest.mark.parametrize("model", ["mlp", "clif", "dela", "paca"])
+def test_every_model_trains(table: MultiLabelData, model: str) -> None:
+    result = small_run(
+        table, model=model, model_options={}, epochs=6, learning_rate=1e-3, epoch_loss=True
+    )
+    assert result.history[-1]["epoch_loss"] < result.history[0]["epoch_loss"]
+
+
+def test_a_run_leaves_randomness_and_threads_alone(table: MultiLabelData) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    threads = torch.get_num_threads()
+    small_run(table, epochs=1, warmup=0)
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.get_num_threads() == threads
+
+
+def test_seeds_differ(table: MultiLabelData) -> None:
+    assert small_run(table, epochs=2).test != small_run(table, epochs=2, seed=1).test
+
+
+def test_learning_rate_rises_linearly_then_stays(table: MultiLabelData) -> None:
+    assert [warm_up(step, 4) for step in range(6)] == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+    assert warm_up(0, 0) == 1.0
+    result = small_run(table, epochs=4, warmup=2, learning_rate=0.01)
+    rates = [entry["learning_rate"] for entry in result.history]
+    assert rates == pytest.approx([0.005, 0.01, 0.01, 0.01])
+
+
+def test_a_selector_of_ones_own(table: MultiLabelData, tmp_path: Path) -> None:
+    source = """
+import torch
+import d2ace
+
+class Rare(d2ace.Selector):
+    name = "rare"
+
+    def instance_weights(self):
+        Y = torch.from_numpy(self.labels.toarray()).double()
+        return {"rarity": (Y / Y.sum(0).clamp(min=1)).sum(1)}
+"""
+    file = tmp_path / "rare.py"
+    file.write_text(source)
+    result = small_run(table, selector=f"{file}:Rare")
+    assert result.history[-2]["effective_rows"] < result.dataset["train"]
+    before = result.config["selector_source"]
+    file.write_text(source + "\n# changed\n")
+    assert RunConfig(data="x", selector=f"{file}:Rare").selector_source != before
+
+
+def test_sparse_features_train_as_dense_ones(table: MultiLabelData) -> None:
+    import scipy.sparse as sp
+
+    positive = np.abs(table.X) * (np.abs(table.X) > np.median(np.abs(table.X)))
+    fields = (table.Y, table.feature_names, table.label_names)
+    dense = MultiLabelData("same", positive, *fields)
+    sparse = MultiLabelData("same", sp.csr_matrix(positive), *fields)
+    one, two = small_run(dense), small_run(sparse)
+    assert one.test == pytest.approx(two.test, abs=1e-5)
+
+
+def test_importance_weights_and_masks_reach_the_loss(table: MultiLabelData) -> None:
+    plain = small_run(table)
+    weighted = small_run(table, selector_options={"importance_weighting": True})
+    assert plain.history[1]["train_loss"] == weighted.history[1]["train_loss"]  # warm-up
+    assert plain.history[3]["train_loss"] != weighted.history[3]["train_loss"]
+
+
+def test_divergence_is_named(table: MultiLabelData) -> None:
+    with pytest.raises(RunError, match="The loss became infinite or NaN in epoch 1; lower"):
+        small_run(table, learning_rate=1e30, warmup=0)
+
+
+def test_half_precision(table: MultiLabelData) -> None:
+    result = small_run(table, precision="bf16-mixed")
+    full = small_run(table)
+    assert result.test != full.test
+    assert result.test["macro_auc"] == pytest.approx(full.test["macro_auc"], abs=0.1)
+
+
+def test_labels_that_cannot_be_scored_are_counted() -> None:
+    data = make_multilabel(60, 6, 8, imbalance=2.0, seed=5)
+    result = small_run(data, min_positives=0, epochs=1, warmup=0)
+    assert result.undefined["validation"] > 0
+
+
+def test_recording_changes_nothing_and_tells_the_truth(
+    table: MultiLabelData, tmp_path: Path
+) -> None:
+    plain = small_run(table, epochs=21)
+    recorded = small_run(table, epochs=21, record=True, out=tmp_path)
+    assert recorded.test == plain.test
+    with np.load(tmp_path / "record.npz", allow_pickle=False) as record:
+        n, q, T = recorded.dataset["train"], recorded.dataset["labels"], 21
+        assert record["epochs"].tolist() == [20]
+        assert record["P"].shape == record["loss"].shape == (1, n)
+        assert record["P"].sum() == pytest.approx(1.0)
+        assert 1 / (record["P"] ** 2).sum() == pytest.approx(recorded.history[19]["effective_rows"])
+        assert record["label_auc"].shape == (T, q)
+        assert np.nanmean(record["label_auc"], axis=1) == pytest.approx(
+            [entry["validation"]["macro_auc"] for entry in recorded.history]
+        )
+        assert record["label_weight_uncertainty"].shape == (T, q)
+        assert record["draw_counts"].sum() == n * T
+        assert record["label_names"].tolist() == list(table.label_names)
+
+
+def test_outlier_score_is_the_disagreement_of_five_neighbours() -> None:
+    import scipy.sparse as sp
+
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((40, 3)).astype(np.float32), (rng.random((40, 4)) < 0.4).astype(np.float32)
+    expected = np.zeros(40)
+    for i in range(40):
+        distance = ((X - X[i]) ** 2).sum(1)
+        distance[i] = np.inf
+        nearest = np.argsort(distance)[:5]
+        own = [j for j in range(4) if Y[i, j]]
+        if own:
+            expected[i] = np.mean([np.mean(Y[nearest, j] == 0) for j in own])
+    assert outlier_score(X, sp.csr_matrix(Y)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"fold": 5}, "fold is 5, but with folds=5 they are numbered 0 to 4"),
+        ({"epochs": 0}, "epochs is 0; it must be a whole number from 1 up"),
+        ({"epochs": True}, "epochs is True"),
+        ({"learning_rate": -1.0}, "learning_rate is -1.0; it must lie between 0.0 and inf"),
+        ({"validation": 1.0}, "validation is 1.0; it must lie between 0.0 and 1.0"),
+        ({"monitor": "macro_uac"}, r"monitor is 'macro_uac'.*did you mean 'macro_auc'"),
+        ({"epochz": 3}, r"There is no setting 'epochz'.*did you mean 'epochs'"),
+        ({"model": "clip"}, r"model is 'clip'.*did you mean 'clif'"),
+        ({"selector": "d2a"}, r"There is no selector 'd2a'"),
+        ({"selector": "nowhere.py:A"}, r"'nowhere.py:A' cannot be found"),
+        ({"selector": "json:JSONDecoder"}, r"json has no selector 'JSONDecoder'"),
+        ({"selector_options": {"window": {1}}}, "must be a dictionary of plain values"),
+        ({"selector_options": {"seed": 1}}, "seed is a setting of the run"),
+        ({"selector_options": {"windw": 1}}, "windw"),
+        ({"model_options": {"hh": 1}}, "mlp has no hyperparameter 'hh'"),
+        ({"threads": 0}, "threads is 0"),
+        ({"devices": 0}, "devices is 0"),
+        ({"accelerator": "tpu"}, "accelerator is 'tpu'; choose from"),
+        ({"checkpoint_every": 3}, "need a folder; name one with out"),
+        ({"tensorboard": True}, "need a folder; name one with out"),
+        ({"precision": "16-mixed"}, "needs a CUDA device"),
+        ({"folds": 200}, "too few for 200 folds"),
+    ],
+)
+def test_what_is_asked_wrongly_is_named(
+    table: MultiLabelData, settings: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        small_run(table, **settings)
+
+
+def test_tuning_chooses_on_validation(
+    table: MultiLabelData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from d2ace.training import tuning
+
+    monkeypatch.setitem(tuning.MODEL_GRIDS, "mlp", {"h": (4, 16), "p": (0.0, 0.2)})
+    monkeypatch.setitem(tuning.SELECTOR_GRIDS, "d2ace", {"neighbors": (4, 5)})
+    result = small_run(table, model_options={"L": 2}, tune=True, out=tmp_path, epochs=3)
+    assert result.tuning is not None
+    assert [len(entry) for entry in result.tuning] == [3] * 6
+    assert result.validation["macro_auc"] == max(e["validation"] for e in result.tuning)
+    assert result.config["model_options"]["L"] == 2
+    assert {"h", "p"} < set(result.config["model_options"])
+    saved = d2ace.load_run(tmp_path)
+    assert saved.result.tuning == result.tuning
+    again = small_run(table, model_options={"L": 2}, tune=True, out=tmp_path, epochs=3)
+    assert again.to_dict() == result.to_dict()  # every run was there already
+    with pytest.raises(UserError, match="nothing to tune"):
+        small_run(
+            table, model="mlp", model_options={"h": 4, "p": 0.0}, selector="random", tune=True
+        )

@@ -1,0 +1,235 @@
+"""``d2ace train`` and ``d2ace predict`` as a person uses them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from smallrun import small_run
+
+from d2ace import cli
+from d2ace.data import MultiLabelData, make_multilabel, save
+from d2ace.training import RunResult, load_run
+
+FAST = ["--model", "mlp", "--model-option", "h=16", "--epochs", "3", "--warmup", "1"]
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(words)
+    output = capsys.readouterr()
+    assert isinstance(stop.value.code, int)
+    return stop.value.code, output.out, output.err
+
+
+def test_train_shows_progress_and_a_table(
+    capsys: pytest.CaptureFixture[str], table_file: Path, tmp_path: Path
+) -> None:
+    code, out, err = run(capsys, "train", str(table_file), *FAST, "--out", str(tmp_path))
+    assert code == 0
+    assert [line.split()[1] for line in err.splitlines()] == ["1/3", "2/3", "3/3"]
+    assert "left 0:00" in err
+    assert "Macro-AUC ↑" in out
+    result = RunResult.read(tmp_path / "result.json")
+    assert f"{result.test['macro_auc']:.4f}" in out
+
+
+def test_json_is_the_result(
+    capsys: pytest.CaptureFixture[str], table_file: Path, tmp_path: Path
+) -> None:
+    code, out, _ = run(capsys, "train", str(table_file), *FAST, "--json", "--out", str(tmp_path))
+    assert code == 0
+    assert json.loads(out) == RunResult.read(tmp_path / "result.json").to_dict()
+
+
+def test_options_of_method_and_model_are_read_as_json(
+    capsys: pytest.CaptureFixture[str], table_file: Path
+) -> None:
+    words = ["--selector-option", "mix=[0.9, 0.1]", "--selector-option", "label-weight=none"]
+    code, out, _ = run(capsys, "train", str(table_file), *FAST, *words, "--json")
+    assert code == 0
+    config = json.loads(out)["config"]
+    assert config["selector_options"] == {"mix": [0.9, 0.1], "label_weight": "none"}
+    assert config["model_options"] == {"h": 16}
+
+
+def test_predictions_as_csv(
+    capsys: pytest.CaptureFixture[str], table: MultiLabelData, table_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    run(capsys, "train", str(table_file), *FAST, "--out", str(out))
+    code, text, _ = run(capsys, "predict", str(out), str(table_file))
+    assert code == 0
+    rows = list(csv.reader(io.StringIO(text)))
+    assert rows[0] == ["row", *table.label_names]
+    values = np.array([[float(value) for value in row[1:]] for row in rows[1:]])
+    assert values == pytest.approx(load_run(out).predict_proba(table.X), abs=1e-5)
+    code, text, _ = run(capsys, "predict", str(out), str(table_file), "-o", str(tmp_path / "p.csv"))
+    assert code == 0
+    assert not text
+    assert list(csv.reader(io.StringIO((tmp_path / "p.csv").read_text()))) == rows
+
+
+def test_event_files(capsys: pytest.CaptureFixture[str], table_file: Path, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run(capsys, "train", str(table_file), *FAST, "--out", str(tmp_path), "--tensorboard")
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    scores = [event.value for event in events.Scalars("validation/macro_auc")]
+    history = RunResult.read(tmp_path / "result.json").history
+    assert scores == pytest.approx([entry["validation"]["macro_auc"] for entry in history])
+    assert len(events.Scalars("selection/effective_rows")) == 3
+
+
+def test_a_terminal_gets_a_live_table(table_file: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "d2ace", "train", str(table_file), *FAST, "--epochs", "40"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=environment
+    ) as process:
+        os.close(theirs)
+        screen = b""
+        try:
+            while piece := os.read(ours, 65536):
+                screen += piece
+        except OSError:  # the other end is closed
+            pass
+    os.close(ours)
+    assert process.returncode == 0
+    text = screen.decode()
+    for words in ("Macro-AUC", "best 0.", "of 40", "left", "selection", "effective"):
+        assert words in text
+    assert "epoch 1/40" not in text  # no plain lines
+
+
+def test_saved_runs_take_rows_as_they_come(
+    capsys: pytest.CaptureFixture[str], table: MultiLabelData, table_file: Path, tmp_path: Path
+) -> None:
+    import scipy.sparse as sp
+
+    from d2ace.errors import RunError, UserError
+
+    run(capsys, "train", str(table_file), *FAST, "--out", str(tmp_path))
+    saved = load_run(tmp_path)
+    dense = saved.predict_proba(table.X)
+    assert dense.shape == (240, 5)
+    assert np.array_equal(saved.predict(table.X), dense >= 0.5)
+    assert saved.predict_proba(sp.csr_matrix(table.X)) == pytest.approx(dense, abs=1e-6)
+    assert saved.predict_proba(table.X[:0]).shape == (0, 5)
+    with pytest.raises(UserError, match=r"X has shape \(240, 3\), but .* rows of 12 features"):
+        saved.predict_proba(table.X[:, :3])
+    with pytest.raises(UserError, match="NaN"):
+        saved.predict_proba(np.full((2, 12), np.nan))
+    (tmp_path / "best.pt").write_bytes(b"no")
+    with pytest.raises(RunError, match=r"best\.pt cannot be read as saved weights"):
+        load_run(tmp_path)
+
+
+@pytest.mark.parametrize("model", ["mlp", "clif", "dela", "paca"])
+@pytest.mark.parametrize("preset", ["paper", "reference"])
+def test_every_model_reloads(
+    table: MultiLabelData, tmp_path: Path, model: str, preset: str
+) -> None:
+
+    result = small_run(
+        table, model=model, model_options={"preset": preset}, epochs=1, warmup=0, out=tmp_path
+    )
+    saved = load_run(tmp_path)
+    assert saved.result.to_dict() == result.to_dict()
+    assert np.isfinite(saved.predict_proba(table.X)).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["nothing-like-it"], 2, "no dataset and no file is called 'nothing-like-it'"),
+        (["{table}", "--model", "cliff"], 2, "model is 'cliff' (did you mean 'clif'?)"),
+        (["{table}", "--selector", "d2acee"], 2, "There is no selector 'd2acee' (did you mean"),
+        (["{table}", "--selector", "no.py:A"], 2, "'no.py:A' cannot be found"),
+        (["{table}", "--fold", "5"], 2, "fold is 5, but with folds=5 they are numbered 0 to 4"),
+        (["{table}", "--fold", "-1"], 2, "fold is -1; it must be a whole number from 0 up"),
+        (["{table}", "--fold", "two"], 2, "Invalid value for '--fold'"),
+        (["{table}", "--epochs", "0"], 2, "epochs is 0"),
+        (["{table}", "--folds", "121"], 2, "has 240 rows after preparation, too few for 121"),
+        (["{tiny}"], 2, "has 9 rows after preparation, too few for 5 folds"),
+        (["{table}", "--accelerator", "cuda"], 2, "torch finds no such device here"),
+        (["{table}", "--precision", "16-mixed"], 2, "needs a CUDA device"),
+        (["{table}", "--model-option", "h"], 2, "--model-option h is not of the form NAME=VALUE"),
+        (["{table}", "--selector-option", "mix=2"], 2, "mix"),
+        (["{table}", "--monitor", "auc"], 2, "monitor is 'auc'"),
+        (["{table}", "--out", "{blocked}/run"], 1, "cannot be used as the folder of a run"),
+        (["{table}", "--out", "{file}"], 1, "cannot be used as the folder of a run"),
+        (["{broken}"], 1, "broken.npz"),
+        (["{table}", "--epochz", "3"], 2, "No such option: --epochz"),
+        (["{table}", "--learning-rate", "1e30", "--warmup", "0"], 1, "infinite or NaN in epoch 1"),
+    ],
+)
+def test_what_can_go_wrong_is_one_sentence(
+    capsys: pytest.CaptureFixture[str],
+    table_file: Path,
+    tmp_path: Path,
+    words: list[str],
+    code: int,
+    sentence: str,
+) -> None:
+    tiny = tmp_path / "tiny.npz"
+    save(make_multilabel(9, 3, 2, cardinality=1.0, seed=1), tiny)
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "broken.npz").write_bytes(b"PK broken")
+    places = {
+        "table": table_file,
+        "tiny": tiny,
+        "file": tmp_path / "file",
+        "blocked": tmp_path / "file",
+        "broken": tmp_path / "broken.npz",
+    }
+    filled = [word.format(**places) for word in words]
+    extra = ["--min-positives", "1"] if "{tiny}" in words else []
+    got, out, err = run(capsys, "train", *filled, *extra)
+    assert (got, out) == (code, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert err.startswith("d2ace: ")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["{nowhere}", "{table}"], 2, "There is no folder"),
+        (["{empty}", "{table}"], 1, "holds no finished run"),
+    ],
+)
+def test_predicting_without_a_run(
+    capsys: pytest.CaptureFixture[str],
+    table_file: Path,
+    tmp_path: Path,
+    words: list[str],
+    code: int,
+    sentence: str,
+) -> None:
+    places = {"nowhere": tmp_path / "nowhere", "empty": tmp_path, "table": table_file}
+    got, out, err = run(capsys, "predict", *(word.format(**places) for word in words))
+    assert (got, out) == (code, "")
+    assert sentence in err
+
+
+def test_a_read_only_folder_is_named(
+    capsys: pytest.CaptureFixture[str], table_file: Path, tmp_path: Path
+) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("the superuser may write everywhere")
+    tmp_path.chmod(0o500)
+    code, _, err = run(capsys, "train", str(table_file), "--out", str(tmp_path / "run"))
+    tmp_path.chmod(0o700)
+    assert code == 1
+    assert "cannot be used as the folder of a run" in err
