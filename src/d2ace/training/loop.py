@@ -63,11 +63,9 @@ class Loop:
             _selector_options(config, batch_size, fabric.device),
         )
         self.shared = SharedSelector(selector, fabric.global_rank, fabric.world_size)
-        self.rows = {
-            "train": Rows(train.X).to(fabric.device),
-            "validation": Rows(problem.validation.X).to(fabric.device),
-            "test": Rows(problem.test.X).to(fabric.device),
-        }
+        dtype = next(self.model.parameters()).dtype
+        splits = {"train": train, "validation": problem.validation, "test": problem.test}
+        self.rows = {name: Rows(split.X).to(fabric.device, dtype) for name, split in splits.items()}
         self._labels = torch.from_numpy(train.Y.toarray()).to(fabric.device)
         self.recorder = Recorder(problem, config.epochs) if config.record else None
         self.epoch, self.position = 1, 0  # the epoch we are in, and its batches trained so far
