@@ -196,14 +196,12 @@ def test_divergence_is_named(table: MultiLabelData) -> None:
         small_run(table, learning_rate=1e30, warmup=0)
 
 
-@pytest.mark.parametrize(("precision", "near"), [("bf16-mixed", 0.1), ("64-true", 0.02)])
-def test_other_precisions(
-    table: MultiLabelData, tmp_path: Path, precision: str, near: float
-) -> None:
+@pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
+def test_other_precisions(table: MultiLabelData, tmp_path: Path, precision: str) -> None:
     result = small_run(table, precision=precision, epoch_loss=True, record=True, out=tmp_path)
     full = small_run(table)
     assert result.test != full.test
-    assert result.test["macro_auc"] == pytest.approx(full.test["macro_auc"], abs=near)
+    assert result.test["macro_auc"] == pytest.approx(full.test["macro_auc"], abs=0.1)
     assert d2ace.load_run(tmp_path).predict_proba(table.X[:3]).shape == (3, 5)
 
 
