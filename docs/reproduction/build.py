@@ -1,6 +1,6 @@
 """Make the reproduction's tables and figures from its results.
 
-    python docs/reproduction/build.py --db runs.db   # take the runs of a store, then make everything
+    python docs/reproduction/build.py --db runs.db   # add the runs of a store first
     python docs/reproduction/build.py                # from results.csv alone
 
 `results.csv` has a row for each run and `curves.csv.gz` the curves of all runs; `tables.md` and
