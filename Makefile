@@ -3,16 +3,17 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+LOOKED := $(VENV)/.browser
 
-.PHONY: demo test test-slow lint format bench clean
+.PHONY: demo test test-slow lint format bench docs clean
 
 demo: $(READY)
 	$(BIN)/d2ace demo
 
-test: lint
+test: lint $(LOOKED)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-test-slow: $(READY)
+test-slow: $(READY) $(LOOKED)
 	$(BIN)/python -m pytest -m slow
 
 lint: $(READY)
@@ -24,8 +25,20 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 bench: $(READY)
 	$(BIN)/python benchmarks/selection.py
+
+# Reports are tested in Chromium, where it is or can be installed; elsewhere those tests are skipped.
+$(LOOKED): $(READY)
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "installing Chromium for the tests" && \
+	    { apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core || \
+	      { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; }; } \
+	    >/dev/null 2>&1; } || echo "no Chromium: the tests of reports in a browser will be skipped"
+	@touch $(LOOKED)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

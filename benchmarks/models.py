@@ -2,7 +2,7 @@
 
     python benchmarks/models.py                        # three sizes, three models (minutes)
     python benchmarks/models.py --sizes 0,1 --models clif,dela --seconds 3
-    python benchmarks/models.py --models dela --rows 1024   # evaluation of more rows at once
+    python benchmarks/models.py --models dela --rows 128    # evaluation of a training batch at once
 
 The direct forms compute the same numbers from the same weights, the way the methods are written:
 a grouped convolution for CLIF's classifiers, all concatenated pairs for DELA, all labels at once
@@ -196,7 +196,9 @@ def main() -> None:
     parser.add_argument("--sizes", default="0,1,2", help="which of the three sizes")
     parser.add_argument("--models", default=",".join(FORMS))
     parser.add_argument("--seconds", type=float, default=10.0, help="for each pair of forms")
-    parser.add_argument("--rows", type=int, default=BATCH, help="rows evaluated at once")
+    parser.add_argument(
+        "--rows", type=int, default=1024, help="rows evaluated at once, as d2ace.train"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--peak", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +33,12 @@ SECTIONS = [
 ]
 COMMON = set(CommonOptions.__annotations__)
 PAGES = sorted(DOCS.rglob("*.md"))
-RUNNABLE = [*sorted(METHODS.glob("*.md")), DOCS / "writing-a-selector.md", DOCS / "training.md"]
+RUNNABLE = [
+    *sorted(METHODS.glob("*.md")),
+    DOCS / "writing-a-selector.md",
+    DOCS / "training.md",
+    DOCS / "index.md",
+]
 
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REFERENCE = re.compile(r"`(src/[\w/]+\.py): ([\w.]+)`")
@@ -193,3 +201,22 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             line = text.count("\n", 0, block.start(2))  # so that a traceback names the right line
             code = compile("\n" * line + block[2], str(page), "exec")
             exec(code, namespace)  # noqa: S102  (our own documentation)
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    assert "Start in five minutes" in (tmp_path / "index.html").read_text(encoding="utf-8")
+    reference = (tmp_path / "api" / "selectors" / "index.html").read_text(encoding="utf-8")
+    assert "d2ace.D2ACE" in reference
+
+
+def test_every_page_is_on_the_site() -> None:
+    listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in PAGES:
+        assert f" {page.relative_to(DOCS)}\n" in listed

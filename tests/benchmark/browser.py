@@ -100,7 +100,8 @@ class Browser:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=features)
         self._loaded = False
-        self.call("Page.navigate", url=page.as_uri())
+        answer = self.call("Page.navigate", url=page.as_uri())
+        assert "errorText" not in answer, f"{page}: {answer['errorText']}"
         while not self._loaded:
             self._next()
 

@@ -1,4 +1,4 @@
-"""The command line with the benchmark's commands, for tests that need a process of their own."""
+"""The command line in a process of its own, to be run, killed and interrupted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PROGRAM = [sys.executable, str(Path(__file__).resolve())]
+PROGRAM = [sys.executable, "-m", "d2ace"]
 PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -63,28 +63,3 @@ def scores(store: Any) -> dict[str, Any]:
         )
         for run in store.runs()
     }
-
-
-def main() -> None:
-    """`python -m d2ace`, with the benchmark's commands where it does not have them itself."""
-    import typer
-
-    from d2ace import cli
-    from d2ace.benchmark import commands
-
-    whole = cli._application
-
-    def application(library: Any) -> Any:
-        app: typer.Typer = whole(library)
-        known = {command.callback.__name__ for command in app.registered_commands}
-        for name in commands.__all__:
-            if name not in known:
-                app.command()(getattr(commands, name))
-        return app
-
-    cli._application = application
-    cli.main()
-
-
-if __name__ == "__main__":
-    main()

@@ -154,8 +154,8 @@ def test_failures_are_recorded_and_the_grid_goes_on(tmp_path, table):
         summary = do(store, grid, jobs=1)
         assert (summary.finished, summary.failed, summary.left) == (1, 3, 0)
         errors = {run.method: run.error for run in store.failed()}
+        assert "no such luck" in errors.pop("Raises")
         assert errors == {
-            "Raises": "ValueError: no such luck",
             "Dies": "the process of the run was killed by signal 9",
             "Leaves": "the process of the run ended with exit code 3",
         }
@@ -227,13 +227,13 @@ def test_two_grids_on_one_store(tmp_path, table):
 
 def test_a_ray_cluster_gives_the_same_numbers(tmp_path, table):
     pytest.importorskip("ray")
-    own(tmp_path, "Broken", "raise ValueError('no')")
+    own(tmp_path, "Broken", "raise ValueError('out of order')")
     selectors = '"random", "d2ace", "broken.py:Broken"'
     (tmp_path / "mine.toml").write_text(FILE.format(data=table, epochs=3, selectors=selectors))
     for engine in ("ray", "local"):
         words = ("--engine", engine, "--db", f"{engine}.db", "--jobs", "2")
         _, err = run("bench", "mine.toml", *words, cwd=tmp_path, code=1)
-        assert "2 runs failed, the first because: ValueError: no;" in err
+        assert re.search("2 runs failed, the first because: .*out of order; the same", err)
     with Store(tmp_path / "ray.db") as ray, Store(tmp_path / "local.db") as local:
         assert len(scores(ray)) == 4
         assert scores(ray) == scores(local)

@@ -157,28 +157,34 @@ def test_training_on_two_processes_equals_twice_the_batch(table_file: Path, tmp_
     assert again.to_dict() == two.to_dict()
 
 
-def test_torchrun_and_resuming_on_two_processes(table_file: Path, tmp_path: Path) -> None:
-    """Started by a launcher, killed after a checkpoint in mid-epoch, and started again."""
+def test_launchers_and_resuming_on_two_processes(table_file: Path, tmp_path: Path) -> None:
+    """By torchrun, killed after a checkpoint in mid-epoch and started again; and by fabric run."""
     settings = ["--model", "mlp", "--epochs", "4", "--warmup", "1", "--batch-size", "16"]
     settings += ["--accelerator", "cpu", "--checkpoint-every", "2", "--json"]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    launcher += ["--nproc-per-node=2", "-m", "d2ace", "train", str(table_file), *settings]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    torchrun += ["--nproc-per-node=2", "-m", "d2ace"]
+    fabric_run = [sys.executable, "-c", "from lightning_fabric.cli import _main; _main()", "run"]
+    fabric_run += ["--devices", "2", "--accelerator", "cpu"]
+    fabric_run += [str(Path(sys.executable).with_name("d2ace"))]
 
-    def run(out: Path) -> subprocess.Popen[str]:
+    def run(launcher: list[str], out: Path) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*launcher, "--out", str(out)],
+            [*launcher, "train", str(table_file), *settings, "--out", str(out)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
 
-    with run(tmp_path / "killed") as process:
+    with run(torchrun, tmp_path / "killed") as process:
         assert process.stderr is not None
         while "epoch 2/4" not in (line := process.stderr.readline()):
             assert line, "the run ended before its second epoch"
         os.killpg(process.pid, signal.SIGKILL)
-    with run(tmp_path / "killed") as resumed, run(tmp_path / "whole") as whole:
+    with (
+        run(torchrun, tmp_path / "killed") as resumed,
+        run(fabric_run, tmp_path / "whole") as whole,
+    ):
         outputs = [each.communicate(timeout=180) for each in (resumed, whole)]
     assert [resumed.returncode, whole.returncode] == [0, 0], outputs
     ends = [RunResult.read(tmp_path / name / "result.json") for name in ("killed", "whole")]

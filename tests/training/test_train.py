@@ -171,16 +171,38 @@ def test_importance_weights_and_masks_reach_the_loss(table: MultiLabelData) -> N
     assert plain.history[3]["train_loss"] != weighted.history[3]["train_loss"]
 
 
+def test_a_full_pass_tells_the_selector_all_rows(table: MultiLabelData) -> None:
+    observed: list[int] = []
+
+    class Watching(d2ace.Random):
+        def observe(self, index: Any, **predictions: Any) -> None:
+            observed.append(len(index))
+            super().observe(index, **predictions)
+
+    d2ace.SELECTORS["watching"] = Watching
+    try:
+        options = {"predictions": "full_pass"}
+        result = small_run(table, selector="watching", selector_options=options)
+    finally:
+        del d2ace.SELECTORS["watching"]
+    assert observed == [result.dataset["train"]] * 5
+    plain, full = small_run(table), small_run(table, selector_options=options)
+    assert plain.history[1]["train_loss"] == full.history[1]["train_loss"]
+    assert plain.history[3]["effective_rows"] != full.history[3]["effective_rows"]
+
+
 def test_divergence_is_named(table: MultiLabelData) -> None:
     with pytest.raises(RunError, match="The loss became infinite or NaN in epoch 1; lower"):
         small_run(table, learning_rate=1e30, warmup=0)
 
 
-def test_half_precision(table: MultiLabelData) -> None:
-    result = small_run(table, precision="bf16-mixed")
+@pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
+def test_other_precisions(table: MultiLabelData, tmp_path: Path, precision: str) -> None:
+    result = small_run(table, precision=precision, epoch_loss=True, record=True, out=tmp_path)
     full = small_run(table)
-    assert result.test != full.test
+    assert result.history[-1]["train_loss"] != full.history[-1]["train_loss"]
     assert result.test["macro_auc"] == pytest.approx(full.test["macro_auc"], abs=0.1)
+    assert d2ace.load_run(tmp_path).predict_proba(table.X[:3]).shape == (3, 5)
 
 
 def test_labels_that_cannot_be_scored_are_counted() -> None:

@@ -7,7 +7,7 @@ from d2ace.evaluation import METRICS
 
 from .frames import BASELINE, SHOWN, Comparison, counted, title
 from .published import Published
-from .tables import Cell, Table, Value, figure, p_text, signed, word
+from .tables import Cell, Table, Value, figure, p_equals, p_text, signed, word
 from .verdicts import Verdicts, interval
 
 
@@ -121,7 +121,9 @@ def gains(name: str, comparison: Comparison) -> Table:
         row = [word(method)]
         for metric in SHOWN:
             one = interval(comparison.differences(metric, method))
-            note = "" if not one.count else "within noise" if one.noise else "clear of zero"
+            note = "within noise" if one.noise else "clear of zero"
+            if one.low is None:
+                note = "a single pair of runs" if one.count else ""
             row.append(Cell(signed(str(one)), one.mean if one.count else None, note=note))
             for dataset in ["", *comparison.datasets]:
                 chosen = [dataset] if dataset else comparison.datasets
@@ -170,7 +172,7 @@ def tests(
                     word(METRICS[metric].title),
                     word(verdicts.reference),
                     word(method),
-                    word(f"{one.better} / {one.equal} / {one.worse}"),
+                    word(f"{one.better}/{one.equal}/{one.worse}"),
                     figure(one.rank_biserial, "+.2f"),
                     Cell(p_text(one.p_value), one.p_value),
                     Cell(p_text(holm), holm) if holm is not None else Cell("–"),
@@ -179,7 +181,7 @@ def tests(
                 ]
             )
         if verdicts.friedman is not None:
-            friedman.append(f"{METRICS[metric].title} p {_equals(verdicts.friedman)}")
+            friedman.append(f"{METRICS[metric].title} {p_equals(verdicts.friedman)}")
     together = f" Friedman test of all methods: {', '.join(friedman)}." if friedman else ""
     few = [verdicts.datasets for verdicts in judged.values() if not verdicts.enough]
     return Table(
@@ -240,7 +242,3 @@ def _places(row: dict[str, float], higher_is_better: bool) -> dict[str, int]:
 
 def _any_published(rows: list[list[Cell]]) -> bool:
     return any("paper" in cell.note for row in rows for cell in row)
-
-
-def _equals(p: float) -> str:
-    return p_text(p) if p < 0.0001 else f"= {p_text(p)}"

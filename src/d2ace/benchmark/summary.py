@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from d2ace.evaluation import METRICS
 
 from .frames import BASELINE, CANDIDATE, SHOWN, Comparison, Laboratory, counted
-from .tables import Cell, Table, figure, p_text, signed, word
+from .tables import Cell, Table, figure, p_equals, p_text, signed, word
 from .verdicts import FEWEST, LEVEL, Interval, Verdicts, interval, judge
 
 
@@ -53,10 +53,10 @@ def sentences(finding: Finding) -> list[str]:
     over = f"over {counted(count, 'dataset')}, {finding.comparison.spread()}"
     if len(ranks) == 1:
         return [f"Only {best} has runs, {over}: there is nothing to compare it with."]
-    equals = sorted(
+    ties = sorted(
         method for method, rank in ranks.items() if rank == ranks[best] and method != best
     )
-    shared = f" (shared with {', '.join(equals)})" if equals else ""
+    shared = f" (shared with {', '.join(ties)})" if ties else ""
     said = [
         f"{best} has the best average rank, {ranks[best]:.2f} of {len(ranks)} methods{shared}, "
         f"{over}." + _ranks_of_others(ranks, best)
@@ -183,17 +183,19 @@ def _test(finding: Finding) -> str:
     sure = "significant" if corrected < LEVEL else "not significant"
     hopeless = "" if verdicts.reachable else ", which not even a win on every dataset would be"
     return (
-        f"Wilcoxon test against {BASELINE}: {_p(p)}, and after Holm's correction for "
-        f"{counted(len(verdicts.holm), 'comparison')} {_p(corrected)}: {sure} at 5 %{hopeless}."
+        f"Wilcoxon test against {BASELINE}: {p_equals(p)}, and after Holm's correction for "
+        f"{counted(len(verdicts.holm), 'comparison')} {p_equals(corrected)}: "
+        f"{sure} at 5 %{hopeless}."
     )
 
 
 def _friedman(verdicts: Verdicts) -> str:
     if verdicts.friedman is None:
         return ""
+    p = p_equals(verdicts.friedman)
     if verdicts.friedman < LEVEL:
-        return f"Friedman test: the methods differ ({_p(verdicts.friedman)})."
-    return f"Friedman test: no difference between the methods is shown ({_p(verdicts.friedman)})."
+        return f"Friedman test: the methods differ ({p})."
+    return f"Friedman test: no difference between the methods is shown ({p})."
 
 
 def _candidate(finding: Finding) -> str:
@@ -207,12 +209,15 @@ def _candidate(finding: Finding) -> str:
     gain = interval(differences)
     if not gain.count:
         return ""
+    differs = f"{CANDIDATE} itself differs from {BASELINE} by {_bound(gain.mean)}"
+    if gain.low is None or gain.high is None:
+        return f"{differs}, in a single pair of runs."
     if gain.noise:
-        return f"{CANDIDATE} itself differs from {BASELINE} by {_bound(gain.mean)}, within noise."
+        return f"{differs}, within noise."
     way = "better" if gain.mean > 0 else "worse"
     return (
         f"{CANDIDATE} itself is {way} than {BASELINE} by {abs(gain.mean):.4f} "
-        f"(95 % interval {_bound(gain.low or 0.0)} to {_bound(gain.high or 0.0)})."
+        f"(95 % interval {_bound(gain.low)} to {_bound(gain.high)})."
     )
 
 
@@ -224,6 +229,8 @@ def _short(finding: Finding) -> str:
         return f"{BASELINE} is best"
     if gain is None:
         return f"no {BASELINE} to compare"
+    if gain.low is None:
+        return "a single pair of runs"
     if gain.noise:
         return "within noise"
     if not verdicts.enough:
@@ -258,11 +265,6 @@ def _strength(found: list[Finding]) -> str:
 
 def _bound(value: float) -> str:
     return signed(f"{value:+.4f}")
-
-
-def _p(p: float) -> str:
-    text = p_text(p) if p < 0.0001 else f"= {p_text(p)}"
-    return f"p {text}".replace(" ", "\u00a0")  # not torn apart at the end of a line
 
 
 def _and(words: list[str]) -> str:

@@ -35,6 +35,7 @@ _LATEX = {
     "Δ": r"$\Delta$",
     "λ": r"$\lambda$",
     "–": "--",
+    "\u00a0": "~",
 }
 
 
@@ -153,6 +154,12 @@ def signed(text: str) -> str:
 def p_text(p: float) -> str:
     """A p-value as one prints it."""
     return "–" if math.isnan(p) else "< 0.0001" if p < 0.0001 else f"{p:.4f}"
+
+
+def p_equals(p: float) -> str:
+    """A p-value in a sentence, not torn apart at the end of a line."""
+    text = p_text(p) if p < 0.0001 else f"= {p_text(p)}"
+    return f"p {text}".replace(" ", "\u00a0")
 
 
 def escape(text: str) -> str:

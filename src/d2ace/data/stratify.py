@@ -44,6 +44,8 @@ def folds(Y: Any, n_splits: int = 5, seed: int = 0) -> list[tuple[Ints, Ints]]:
     Every row is in exactly one test fold; all arrays are sorted. ``Y`` is [n, q] with values 0 and
     1, dense or sparse. The order of the label columns does not matter; the order of the rows does.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> Y = np.eye(3, dtype=np.uint8).repeat(4, axis=0)
     >>> [Y[test].sum(axis=0).tolist() for _, test in folds(Y, n_splits=4)]

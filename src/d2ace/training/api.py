@@ -64,6 +64,8 @@ def train(
         ``epochs``, ``batch_size``, ``warmup``, ``learning_rate``, ``weight_decay``,
         ``validation``, ``monitor``, ``model_options``, ``selector_options``, ...
 
+    Examples
+    --------
     >>> result = d2ace.train("digits", "mlp", "d2ace", epochs=3)  # doctest: +SKIP
     """
     name = data if isinstance(data, str) else str(getattr(data, "name", data))

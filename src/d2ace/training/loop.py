@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -60,14 +60,12 @@ class Loop:
             config.selector,
             train.Y,
             train.X,
-            _selector_options(config, batch_size),
+            _selector_options(config, batch_size, fabric.device),
         )
         self.shared = SharedSelector(selector, fabric.global_rank, fabric.world_size)
-        self.rows = {
-            "train": Rows(train.X).to(fabric.device),
-            "validation": Rows(problem.validation.X).to(fabric.device),
-            "test": Rows(problem.test.X).to(fabric.device),
-        }
+        dtype = next(self.model.parameters()).dtype
+        splits = {"train": train, "validation": problem.validation, "test": problem.test}
+        self.rows = {name: Rows(split.X).to(fabric.device, dtype) for name, split in splits.items()}
         self._labels = torch.from_numpy(train.Y.toarray()).to(fabric.device)
         self.recorder = Recorder(problem, config.epochs) if config.record else None
         self.epoch, self.position = 1, 0  # the epoch we are in, and its batches trained so far
@@ -84,7 +82,7 @@ class Loop:
 
     # One epoch ------------------------------------------------------------------------------
 
-    def train_epoch(self) -> Any:
+    def train_epoch(self) -> Iterator[int]:
         """Train the rest of the epoch; gives way after every step, so that one may stop there."""
         selector = self.shared.selector
         selector.set_epoch(self.epoch)
@@ -124,15 +122,18 @@ class Loop:
             self.optimizer.step()
             self.optimizer.zero_grad()
             self.model.on_step(step)
-            self._loss_sum += loss.detach().double() * len(part.rows) * (part.scale > 0)
-        with self.clock.part("observe"):
-            self._told(self.shared.observe, part, logits)
+            self._loss_sum += loss.detach() * len(part.rows) * (part.scale > 0)
+        if selector.predictions == "train":
+            with self.clock.part("observe"):
+                self._told(self.shared.observe, part, logits)
         self._epoch_counts += np.bincount(part.batch, minlength=self._epoch_counts.size)
 
     def end_epoch(self) -> dict[str, Any]:
         """Share, validate, remember the best, and note down what happened."""
         with self.clock.part("observe"):
             self._told(self.shared.share)
+            if self.shared.selector.predictions == "full_pass":
+                self._told(self._observe_all)
         if self.fabric.world_size > 1:
             torch.distributed.all_reduce(self._loss_sum)
         train_loss = float(self._loss_sum) / int(self._epoch_counts.sum())
@@ -162,6 +163,11 @@ class Loop:
         self._begin_sums()
         self.clock = Clock()
         return entry
+
+    def _observe_all(self) -> None:
+        """One evaluation pass over all training rows, for selectors that ask for it."""
+        rows = self.rows["train"]
+        self.shared.selector.observe(np.arange(len(rows)), probs=self.predict(rows))
 
     def _remember(self, outcome: Evaluation) -> None:
         metric = METRICS[self.config.monitor]
@@ -204,7 +210,9 @@ class Loop:
         )
 
     def _begin_sums(self) -> None:
-        self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.fabric.device)
+        device = self.fabric.device
+        exact = torch.float32 if device.type == "mps" else torch.float64  # which it does not have
+        self._loss_sum = torch.zeros((), dtype=exact, device=device)
         self._epoch_counts = np.zeros(len(self.problem.train.rows), dtype=np.int64)
 
     # Evaluation -----------------------------------------------------------------------------
@@ -224,9 +232,10 @@ class Loop:
         """Mean loss over all training rows in evaluation mode."""
         self.model.eval()
         total = 0.0
-        for start, x in enumerate(_chunks(self.rows["train"])):
-            y = self._labels[start * _EVALUATED_AT_ONCE :][: len(x)]
-            total += float(self.model.loss(self.model(x), y).total) * len(x)
+        labels = self._labels.split(_EVALUATED_AT_ONCE)
+        for x, y in zip(_chunks(self.rows["train"]), labels, strict=True):
+            with self.fabric.autocast():
+                total += float(self.model.loss(self.model(x), y).total) * len(x)
         self.model.train()
         return total / len(self.rows["train"])
 
@@ -289,11 +298,13 @@ def seed_step(seed: int, step: int, rank: int) -> None:
     torch.manual_seed(int(words[0]))
 
 
-def _selector_options(config: RunConfig, batch_size: int) -> dict[str, Any]:
-    given = {"epochs": config.epochs, "warmup": config.warmup, "seed": config.seed}
+def _selector_options(config: RunConfig, batch_size: int, device: torch.device) -> dict[str, Any]:
+    given: dict[str, Any] = {"epochs": config.epochs, "warmup": config.warmup, "seed": config.seed}
     for name in (*given, "batch_size"):
         if name in config.selector_options:
             raise UserError(f"{name} is a setting of the run, not one of selector_options.")
+    if device.type == "mps":  # it has no float64, which probabilities are kept in
+        given["device"] = "cpu"
     return {**given, "batch_size": batch_size, **config.selector_options}
 
 
@@ -310,6 +321,6 @@ def _evaluated(split: Split, scores: Tensor) -> Evaluation:
     return evaluate(split.Y, scores.numpy())
 
 
-def _chunks(rows: Rows) -> Any:
+def _chunks(rows: Rows) -> Iterator[Tensor]:
     for start in range(0, len(rows), _EVALUATED_AT_ONCE):
         yield rows.take(slice(start, start + _EVALUATED_AT_ONCE))

@@ -41,16 +41,16 @@ class Rows:
             X, sparse = X.toarray(), False
         self._csr = X if sparse else None
         self._dense = None if sparse else torch.from_numpy(np.ascontiguousarray(X, np.float32))
-        self._device = torch.device("cpu")
+        self._device, self._dtype = torch.device("cpu"), torch.float32
 
     def __len__(self) -> int:
         return int((self._csr if self._dense is None else self._dense).shape[0])  # type: ignore[union-attr]
 
-    def to(self, device: torch.device) -> Rows:
-        """Give rows on ``device`` from now on."""
-        self._device = device
+    def to(self, device: torch.device, dtype: torch.dtype) -> Rows:
+        """Give rows on ``device`` and of ``dtype`` from now on."""
+        self._device, self._dtype = device, dtype
         if self._dense is not None:
-            self._dense = self._dense.to(device)
+            self._dense = self._dense.to(device, dtype)
         return self
 
     def take(self, rows: Tensor | slice) -> Tensor:
@@ -58,7 +58,7 @@ class Rows:
         if self._dense is not None:
             return self._dense[rows]
         picked = self._csr[rows if isinstance(rows, slice) else rows.cpu().numpy()]  # type: ignore[index]
-        return torch.from_numpy(picked.toarray()).to(self._device)
+        return torch.from_numpy(picked.toarray()).to(self._device, self._dtype)
 
 
 @dataclass(frozen=True, eq=False)

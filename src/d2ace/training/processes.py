@@ -45,8 +45,6 @@ def make_fabric(devices: int, accelerator: str, precision: str) -> Fabric:
         local = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // local
         settings |= {"devices": local, "num_nodes": nodes, "strategy": "ddp"}
-    elif "LT_CLI_USED" in os.environ:
-        settings = {"precision": precision}
     else:
         settings |= {"devices": devices, "strategy": "ddp_spawn" if devices > 1 else "auto"}
     try:
@@ -60,6 +58,8 @@ def make_fabric(devices: int, accelerator: str, precision: str) -> Fabric:
 
 def launch(fabric: Fabric, run: Callable[[Fabric], str]) -> str:
     """Run in this process or in new ones, and tell an error of theirs as one's own."""
+    if "LT_CLI_USED" in os.environ:  # `fabric run` has started the processes
+        return run(fabric)
     try:
         result: str = fabric.launch(run)
     except ProcessRaisedException as problem:

@@ -1,0 +1,117 @@
+"""Make the reproduction's tables and figures from its results.
+
+    python docs/reproduction/build.py --db runs.db   # add the runs of a store first
+    python docs/reproduction/build.py                # from results.csv alone
+
+`results.csv` has a row for each run and `curves.csv.gz` the curves of all runs; `tables.md` and
+`figures/` are made from these two and from nothing else. The grids that made the runs are packaged:
+`d2ace bench reproduction-1 --db runs.db --from docs/reproduction/results.csv`, up to
+`reproduction-6`; with `--from`, runs that are in the file are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from d2ace.benchmark import published, sections
+from d2ace.benchmark.figures import standalone
+from d2ace.benchmark.frames import collect
+from d2ace.benchmark.store import Store
+from d2ace.benchmark.tables import Cell, Table
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results.csv"
+DRAWN = ("scores", "ranks", "convergence", "time", "ablation", "sweeps", "cases")
+"""Sections whose figures are kept; all others are one `d2ace report` away."""
+
+
+def report() -> sections.Report:
+    """Everything `d2ace report` shows, from the results alone."""
+    with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "runs.db") as store:
+        store.import_(RESULTS)
+        return sections.build(store, collect(store), published.load(None))
+
+
+def markdown(everything: sections.Report) -> str:
+    """The page of tables."""
+    lines = [
+        "# Tables of the reproduction",
+        "",
+        "Made by `python docs/reproduction/build.py` from `results.csv`; words are in "
+        "[README](README.md).",
+        "",
+        f"**{everything.headline}** {everything.lead}",
+        "",
+        " · ".join(everything.facts),
+        "",
+    ]
+    for title, metrics in everything.findings:
+        lines += [f"## Summary: {title}", ""]
+        for metric, sentences in metrics:
+            lines += [f"**{metric}.** {' '.join(sentences)}", ""]
+    for section in everything.sections:
+        lines += [f"## {section.title}", ""]
+        lines += [f"{sentence}\n" for sentence in section.missing]
+        for group in section.groups:
+            lines += [f"### {group.title}", ""] if group.title else []
+            lines += [f"{note}\n" for note in group.notes]
+            for table in group.tables:
+                lines += [*_table(table), ""]
+            if section.name in DRAWN:
+                for figure in group.figures:
+                    lines += [f"![{figure.alt}](figures/{figure.name}.svg)", "", figure.caption, ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(table: Table) -> list[str]:
+    numeric = [all(row[k].numeric for row in table.rows) for k in range(len(table.columns))]
+    return [
+        f"**{table.title}.** {table.caption}",
+        "",
+        _line(table.columns),
+        _line(["---:" if right else "---" for right in numeric]),
+        *[_line([_cell(cell) for cell in row]) for row in [*table.rows, *table.foot]],
+    ]
+
+
+def _line(words: list[str]) -> str:
+    return f"| {' | '.join(words)} |"
+
+
+def _cell(cell: Cell) -> str:
+    text = f"**{cell.text}**" if cell.place == 1 else cell.text
+    parts = [text, cell.spread, *cell.note.splitlines()]
+    return "<br>".join(part.replace("|", "\\|") for part in parts if part)
+
+
+def draw(everything: sections.Report) -> None:
+    """Write the figures."""
+    folder = HERE / "figures"
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.svg"):
+        old.unlink()
+    for section in everything.sections:
+        for group in section.groups if section.name in DRAWN else []:
+            for figure in group.figures:
+                svg, _ = figure.render()
+                (folder / f"{figure.name}.svg").write_text(standalone(svg), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--db", type=Path, help="a store whose runs are added to results.csv")
+    arguments = parser.parse_args()
+    if arguments.db is not None:
+        with Store(arguments.db, create=False) as store:
+            if RESULTS.exists():
+                store.import_(RESULTS)
+            store.export(RESULTS)
+    everything = report()
+    (HERE / "tables.md").write_text(markdown(everything), encoding="utf-8")
+    draw(everything)
+
+
+if __name__ == "__main__":
+    main()
