@@ -59,7 +59,7 @@ class HST(ImageModel):
     backbone, weights, freeze
         The backbone, its weights, and what of it is not trained ("resnet101", "pretrained",
         "early": all but the last stage).
-    label_vectors : "random", path or array [q, width]
+    label_vectors : "random" or array [q, width]
         Z, see :func:`~d2ace.models.image.make_label_vectors`.
     h : int
         Width of a label's vector, even; attention and pair layers have half of it (1024).

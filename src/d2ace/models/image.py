@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from d2ace.errors import RunError, UserError
+from d2ace.errors import UserError
 from d2ace.selectors import inputs
 
 from .backbones import freeze, make_backbone
@@ -93,22 +93,21 @@ class ImageModel(MultiLabelModel):
 def make_label_vectors(source: Any, n_labels: int) -> tuple[Tensor, str]:
     """Label vectors Z [q, width], and where they are from.
 
-    ``source`` is an array, the path of a CSV file (``.gz`` too; a row of numbers per label, in
-    the order of the labels) or ``"random"``: vectors from N(0, 0.38²), 300 wide, the same in every
-    run. These keep the layer sizes and the scale of GloVe's, and give each label a code of its own.
+    ``source`` is an array with a row per label, in the order of the labels, or ``"random"``:
+    numbers from N(0, 0.38²), 300 per label, the same in every run. These keep the layer sizes and
+    the scale of GloVe's, and give each label a code of its own.
     """
-    if isinstance(source, str) and source == "random":
-        generator = torch.Generator().manual_seed(0)
-        drawn = torch.randn(n_labels, VECTOR_WIDTH, generator=generator, dtype=torch.float64)
-        return (VECTOR_STD * drawn).to(torch.get_default_dtype()), "random"
     if isinstance(source, str | Path):
-        array, name = _read_vectors(Path(source).expanduser()), str(source)
-    else:
-        array = inputs.as_array(
-            "label_vectors",
-            source.detach().cpu().numpy() if isinstance(source, Tensor) else source,
-        )
-        name = f"array {list(array.shape)}"
+        if source != "random":  # only who knows the labels' names can put a file in their order
+            raise UserError(
+                f"label_vectors is {str(source)!r}, but a model takes 'random' or an array "
+                "[labels, width]; read a file with d2ace.data.images.label_vectors(names, path).Z."
+            )
+        numbers = np.random.default_rng(0).normal(0.0, VECTOR_STD, (n_labels, VECTOR_WIDTH))
+        return torch.tensor(numbers, dtype=torch.get_default_dtype()), "random"
+    if isinstance(source, Tensor):
+        source = source.detach().cpu().numpy()
+    array = inputs.as_array("label_vectors", source)
     if array.dtype.kind not in "biuf" or array.ndim != 2 or array.shape[1] < 1:
         raise UserError(
             f"label_vectors must be a matrix of numbers [labels, width], got shape "
@@ -116,27 +115,12 @@ def make_label_vectors(source: Any, n_labels: int) -> tuple[Tensor, str]:
         )
     if len(array) != n_labels:
         raise UserError(
-            f"label_vectors has {len(array)} rows ({name}), but there are {n_labels} labels; "
-            "give one row per label, in their order."
+            f"label_vectors has {len(array)} rows, but there are {n_labels} labels; give one row "
+            "per label, in their order."
         )
     if not np.isfinite(array).all():
-        raise UserError(f"label_vectors holds NaN or infinite values ({name}).")
-    return torch.tensor(array, dtype=torch.get_default_dtype()), name
-
-
-def _read_vectors(path: Path) -> np.ndarray[Any, Any]:
-    if not path.is_file():
-        raise UserError(
-            f"There is no file {path} with label vectors; give a CSV file with a row per label, "
-            "an array, or 'random'."
-        )
-    try:
-        return np.loadtxt(path, delimiter=",", ndmin=2)
-    except (OSError, ValueError) as error:
-        raise RunError(
-            f"{path} cannot be read as label vectors ({str(error).splitlines()[0]}); it must hold "
-            "a row of numbers per label, separated by commas."
-        ) from error
+        raise UserError("label_vectors holds NaN or infinite values.")
+    return torch.tensor(array, dtype=torch.get_default_dtype()), f"array {list(array.shape)}"
 
 
 def label_counts(Y_train: inputs.Labels) -> np.ndarray[Any, Any]:

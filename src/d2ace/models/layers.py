@@ -119,6 +119,10 @@ class Remembered:
         self._kept = [tensor.detach() for tensor in tensors], versions, result
         return result
 
+    def forget(self) -> None:
+        """Compute anew next time, whatever the tensors say (``p.data`` is written unnoticed)."""
+        self._kept = None
+
 
 def over_labels(
     function: Callable[[slice], Tensor],

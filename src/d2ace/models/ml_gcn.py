@@ -43,7 +43,7 @@ class MLGCN(ImageModel):
     backbone, weights, freeze
         The backbone, its weights, and what of it is not trained ("resnet101", "pretrained",
         "none").
-    label_vectors : "random", path or array [q, width]
+    label_vectors : "random" or array [q, width]
         Z, see :func:`~d2ace.models.image.make_label_vectors`.
     h : int
         Width between the two graph layers (1024).
@@ -125,6 +125,12 @@ class MLGCN(ImageModel):
     def _label_classifiers(self) -> Tensor:
         hidden = F.leaky_relu(self.M @ (self.Z @ self.W_1), SLOPE)
         return self.M @ (hidden @ self.W_2)
+
+    def train(self, mode: bool = True) -> MLGCN:
+        """As for any image model; the remembered classifiers are forgotten."""
+        self._memory.forget()
+        super().train(mode)
+        return self
 
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
         """The graph layers with learning rate lr, the backbone with lr·backbone_lr_factor."""
