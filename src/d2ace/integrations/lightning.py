@@ -19,8 +19,10 @@ from torch import Tensor
 from d2ace.errors import RunError, UserError
 from d2ace.selectors import Selector
 
+from ._torchvision import mend_torchvision
 from .distributed import DistributedSelector
 
+mend_torchvision()
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
 except ImportError as error:
