@@ -1,4 +1,4 @@
-"""Frameworks import torchvision wherever it is installed, whole or not; see there why that fails."""
+"""Frameworks import torchvision wherever it is installed, whether it works or not."""
 
 from contextlib import suppress
 

@@ -75,7 +75,7 @@ class DistributedSelector(Sampler[list[int]]):
         return len(self.selector)
 
     def __iter__(self) -> Iterator[list[int]]:
-        """This process's rows of the next epoch's batches."""
+        """The rows of the next epoch's batches that are this process's."""
         self.share()
         self._join()
         self._ahead.clear()

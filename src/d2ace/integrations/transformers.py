@@ -173,8 +173,8 @@ class SelectionMixin:
         path = Path(checkpoint) / _FILE
         if not path.is_file():
             raise RunError(
-                f"{checkpoint} has no {_FILE}, so the selector cannot go on from there; resume from "
-                "a checkpoint that SelectionTrainer saved (without save_only_model)."
+                f"{checkpoint} has no {_FILE}, so the selector cannot go on from there; resume "
+                "from a checkpoint that SelectionTrainer saved (without save_only_model)."
             )
         state = load_tensors(path, "a selector's state")
         self.batches.load_state_dict(state)
