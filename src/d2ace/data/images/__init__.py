@@ -1,0 +1,1 @@
+"""Images with several labels each."""
