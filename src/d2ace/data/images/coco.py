@@ -45,7 +45,7 @@ def read_coco(tree: Tree, split: str | None = None) -> ImageData:
 
 def _annotations(tree: Tree) -> dict[str, str]:
     """Annotation file of each split."""
-    found = {}
+    found: dict[str, str] = {}
     for file in tree.names("annotations"):
         stem = file.removesuffix(".gz")
         if stem.startswith(_PREFIX) and stem.endswith(".json"):

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from d2ace.data.container import DataError, UnknownDataError
 from d2ace.data.images.tree import Tree, inside
+from d2ace.data.labels import suggest
 
 Rows = npt.NDArray[np.int64]
 
@@ -135,3 +136,15 @@ def missing_rows(data: ImageData) -> Rows:
         if name not in folders[folder]:
             absent.append(row)
     return np.array(absent, dtype=np.int64)
+
+
+def chosen_splits(split: str | None, known: list[str], place: str) -> list[str]:
+    """The one split asked for, or all of them."""
+    if not known:
+        raise DataError(f"{place}: holds no split")
+    if split is None:
+        return known
+    if split not in known:
+        hint = suggest(split, known) or f"; there is: {', '.join(known)}"
+        raise UnknownDataError(f"{place}: has no split {split!r}{hint}")
+    return [split]

@@ -100,26 +100,16 @@ class Tree:
 
     def read(self, name: str, limit: int = MAX_FILE_BYTES) -> bytes:
         """The bytes of a file that has at most ``limit`` of them."""
+        size = self.stamp(name)[0]
+        if size > limit:
+            raise DataError(
+                f"{self.place(name)}: has {size} bytes, more than the {limit} that are read"
+            )
         try:
-            size = self.stamp(name)[0]
-            if size > limit:
-                raise DataError(
-                    f"{self.place(name)}: has {size} bytes, more than the {limit} that are read"
-                )
             if self.archived:
                 return self._archive().read(name)
             return (self.root / name).read_bytes()
-        except (KeyError, FileNotFoundError):
-            raise DataError(
-                f"{self.place(name)}: no such file; the dataset is incomplete"
-            ) from None
-        except (
-            OSError,
-            zipfile.BadZipFile,
-            zlib.error,
-            NotImplementedError,
-            RuntimeError,
-        ) as error:
+        except (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
             raise DataError(f"{self.place(name)}: cannot be read ({error})") from None
 
     def text(self, name: str, limit: int = MAX_FILE_BYTES) -> str:
@@ -138,11 +128,16 @@ class Tree:
 
     def stamp(self, name: str) -> tuple[int, int]:
         """Size, and time of change (in an archive: the checksum, which says more)."""
-        if self.archived:
-            info = self._archive().getinfo(name)
-            return info.file_size, info.CRC
-        state = (self.root / name).stat()
-        return state.st_size, state.st_mtime_ns
+        try:
+            if self.archived:
+                info = self._archive().getinfo(name)
+                return info.file_size, info.CRC
+            state = (self.root / name).stat()
+            return state.st_size, state.st_mtime_ns
+        except (KeyError, FileNotFoundError, NotADirectoryError):
+            raise DataError(f"{self.place(name)}: no such file; the dataset is incomplete") from None
+        except OSError as error:
+            raise DataError(f"{self.place(name)}: cannot be read ({error.strerror})") from None
 
     def _stamp(self) -> tuple[int, int]:
         state = self.root.stat()
