@@ -185,6 +185,8 @@ class _Partial:
         self.pooled: Any = None
         try:
             note = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
+            for name in (MAPS, POOLED):  # a file cut short would be filled up when opened to write
+                np.lib.format.open_memmap(folder / name, mode="r")
             maps, pooled = (
                 np.lib.format.open_memmap(folder / name, mode="r+") for name in (MAPS, POOLED)
             )

@@ -109,7 +109,13 @@ class Tree:
             if self.archived:
                 return self._archive().read(name)
             return (self.root / name).read_bytes()
-        except (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+        except (
+            OSError,
+            zipfile.BadZipFile,
+            zlib.error,
+            NotImplementedError,
+            RuntimeError,
+        ) as error:
             raise DataError(f"{self.place(name)}: cannot be read ({error})") from None
 
     def text(self, name: str, limit: int = MAX_FILE_BYTES) -> str:
@@ -135,7 +141,9 @@ class Tree:
             state = (self.root / name).stat()
             return state.st_size, state.st_mtime_ns
         except (KeyError, FileNotFoundError, NotADirectoryError):
-            raise DataError(f"{self.place(name)}: no such file; the dataset is incomplete") from None
+            raise DataError(
+                f"{self.place(name)}: no such file; the dataset is incomplete"
+            ) from None
         except OSError as error:
             raise DataError(f"{self.place(name)}: cannot be read ({error.strerror})") from None
 
