@@ -167,7 +167,9 @@ def test_a_damaged_cache_is_built_again(root: Path, tmp_path: Path, file: str) -
     assert (torch.tensor(again.maps) == fresh(images(root)).half()).all()
 
 
-def test_two_processes_that_want_the_same_maps_do_not_disturb_each_other(root: Path, tmp_path: Path) -> None:
+def test_two_processes_that_want_the_same_maps_do_not_disturb_each_other(
+    root: Path, tmp_path: Path
+) -> None:
     cache = tmp_path / "cache"
     both = [started(root, cache) for _ in range(2)]
     for process in both:
