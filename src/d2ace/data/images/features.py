@@ -102,8 +102,9 @@ def cache_features(
     """The feature maps that ``module`` gives for ``dataset``, out of ``folder`` if they are there.
 
     ``module`` maps [B, 3, H, W] to [B, C, H', W']; it is run in evaluation mode, on the device that
-    its parameters are on, and left as it was. The key covers its weights, the transform and the
-    bytes of the images, so that nothing stale is ever found. What was interrupted is not taken for
+    its parameters are on, and left as it was. The key covers its structure and weights, the
+    transform and the bytes of the images (read again when a file's size or time of change differs);
+    it does not see a change in the code of ``forward`` alone. What was interrupted is not taken for
     complete, and goes on where it stopped; two processes that want the same maps compute them once.
     ``progress`` is called with the images done and the images in all.
     """
