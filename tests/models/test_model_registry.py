@@ -16,7 +16,9 @@ from d2ace.models.registry import hparams_of
 
 
 def test_names():
-    assert list(MODELS) == ["mlp", "clif", "dela", "paca"]
+    assert NAMES == ["mlp", "clif", "dela", "paca"]
+    assert list(MODELS) == [*NAMES, "image_mlp", "ml_gcn", "hst"]
+    assert {model.input for model in MODELS.values()} == {"table", "image"}
     assert all(model.name == name for name, model in MODELS.items())
     assert d2ace.models.MODELS is MODELS
 

@@ -59,6 +59,10 @@ class MultiLabelModel(nn.Module, ABC):
     """
 
     name: ClassVar[str] = ""
+    input: ClassVar[str] = "table"
+    """What x is: rows of a "table" [B, d], or an "image" [B, channels, H, W]."""
+    clip_norm: ClassVar[float | None] = None
+    """What a training loop clips the norm of all gradients to, where the model asks for it."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}, "reference": {}}
 
     def __init__(
@@ -136,10 +140,19 @@ class MultiLabelModel(nn.Module, ABC):
         return [{"params": trainable(self.parameters()), "lr": lr}]
 
     def on_epoch_start(self, epoch: int, steps: int, loader: Iterable[Any] | None = None) -> None:
-        """Called before epoch ``epoch`` of ``steps`` steps; nothing for most models."""
+        """Called before epoch ``epoch`` (from 1) of ``steps`` steps, and again when resumed in it.
+
+        Nothing for most models. ``loader`` gives all training rows once, in batches that end with
+        x and y; it is read only by models that need a pass over the data, and only when they do.
+        """
 
     def on_step(self, step: int) -> None:
         """Called after optimiser step ``step``; nothing for most models."""
+
+    @classmethod
+    def restoring(cls, hparams: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
+        """The ``hparams`` to make a model with that is to load ``state``, a state dict, next."""
+        return dict(hparams)
 
     # Machinery ------------------------------------------------------------------------------
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from itertools import chain
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from d2ace.selectors import inputs
 
 from .base import ModelOutput, MultiLabelModel
-from .layers import MLP, LabelwiseLinear, batch_mean, over_labels
+from .layers import MLP, LabelwiseLinear, Remembered, batch_mean, over_labels
 
 SLOPE = 0.1
 """Of every LeakyReLU in the model."""
@@ -109,8 +108,7 @@ class CLIF(MultiLabelModel):
         nn.init.zeros_(self.gate.bias)
         self.specific = MLP([width, width], slope=SLOPE)
         self.classifier = LabelwiseLinear(q, width)
-        self._cache: tuple[tuple[int, ...], tuple[Tensor, Tensor]] | None = None
-        self.register_load_state_dict_post_hook(_forget_labels)  # type: ignore[no-untyped-call]
+        self._memory = Remembered()
 
     def forward(self, x: Tensor) -> ModelOutput:
         """Logits of instances x [B, d]: s_bj = v_j · act(W_o (f_b ⊙ g_j) + b_o) + c_j."""
@@ -144,16 +142,14 @@ class CLIF(MultiLabelModel):
         """
         if self.training or torch.is_grad_enabled():
             return self._encode_labels()
-        tensors = chain(
-            (self.E0, self.A),
-            self.label_encoder.parameters(),
-            self.label_encoder.buffers(),
-            self.gate.parameters(),
+        tensors = (
+            self.E0,
+            self.A,
+            *self.label_encoder.parameters(),
+            *self.label_encoder.buffers(),
+            *self.gate.parameters(),
         )
-        versions = tuple(0 if tensor.is_inference() else tensor._version for tensor in tensors)
-        if self._cache is None or self._cache[0] != versions:
-            self._cache = versions, self._encode_labels()
-        return self._cache[1]
+        return self._memory.recall(tensors, self._encode_labels)
 
     def _encode_labels(self) -> tuple[Tensor, Tensor]:
         with torch.autocast(self.E0.device.type, enabled=False):
@@ -164,12 +160,8 @@ class CLIF(MultiLabelModel):
 
     def train(self, mode: bool = True) -> CLIF:
         """As for any module; what evaluation remembered of the labels is forgotten."""
-        self._cache = None
+        self._memory.forget()
         return super().train(mode)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> CLIF:
-        self._cache = None
-        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
 
 class GINLayer(nn.Module):
@@ -202,7 +194,3 @@ def graph_loss(graph: Tensor, embeddings: Tensor) -> Tensor:
     unit = embeddings / (torch.linalg.vector_norm(embeddings, dim=1, keepdim=True) + 1e-6)
     target = graph + torch.eye(len(graph), dtype=graph.dtype, device=graph.device)
     return F.mse_loss(unit @ unit.T, target)
-
-
-def _forget_labels(model: nn.Module, _: Any) -> None:
-    model._cache = None  # type: ignore[assignment]

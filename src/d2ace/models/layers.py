@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+
+Result = TypeVar("Result")
 
 CHUNK_ELEMENTS = 2**21
 """How many numbers a tensor of one chunk of labels may hold (8 MiB in float32: near the cache)."""
@@ -96,6 +98,30 @@ class LabelwiseLinear(nn.Module):
     def shared(self, u: Tensor) -> Tensor:
         """Logits [B, q] where all labels look at the same vector u [B, h]."""
         return F.linear(u, self.weight, self.bias)
+
+
+class Remembered:
+    """The last result of a computation, as long as the tensors it was made from are the same."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[list[Tensor], list[int], Any] | None = None
+
+    def recall(self, tensors: Sequence[Tensor], compute: Callable[[], Result]) -> Result:
+        """``compute()``, or its last result where no tensor was replaced or written to since."""
+        versions = [0 if tensor.is_inference() else tensor._version for tensor in tensors]
+        if self._kept is not None:
+            before, then, result = self._kept
+            places = [tensor.data_ptr() for tensor in tensors]
+            if then == versions and places == [tensor.data_ptr() for tensor in before]:
+                return result
+        result = compute()
+        # The aliases keep the memory from being given to other tensors at the same address.
+        self._kept = [tensor.detach() for tensor in tensors], versions, result
+        return result
+
+    def forget(self) -> None:
+        """Compute anew next time, whatever the tensors say (``p.data`` is written unnoticed)."""
+        self._kept = None
 
 
 def over_labels(

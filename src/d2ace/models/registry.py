@@ -11,10 +11,15 @@ from d2ace.words import did_you_mean
 from .base import MultiLabelModel
 from .clif import CLIF
 from .dela import DELA
+from .hst import HST
+from .image_mlp import ImageMLP
+from .ml_gcn import MLGCN
 from .mlp import MLP
 from .paca import PACA
 
-MODELS: dict[str, type[MultiLabelModel]] = {model.name: model for model in (MLP, CLIF, DELA, PACA)}
+MODELS: dict[str, type[MultiLabelModel]] = {
+    model.name: model for model in (MLP, CLIF, DELA, PACA, ImageMLP, MLGCN, HST)
+}
 
 
 def make_model(
@@ -22,6 +27,8 @@ def make_model(
 ) -> MultiLabelModel:
     """The model called ``name`` (a key of ``MODELS``) for d features and these training labels.
 
+    For a model of images (``MODELS[name].input == "image"``) ``n_features`` is the number of
+    channels of its input: 3, or that of feature maps with ``backbone="identity"``.
     ``hparams`` are ``preset`` and the model's own hyperparameters; its class describes them.
     """
     if name not in MODELS:

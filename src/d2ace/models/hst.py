@@ -1,0 +1,348 @@
+"""HST: every label looks at its own part of the image; what it sees is compared across images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from d2ace.errors import UserError
+from d2ace.selectors import inputs
+
+from .base import ModelOutput
+from .hst_losses import cooccurrence_loss, instance_loss, prototype_loss
+from .hst_prototypes import Reservoir, mean_centres
+from .image import BACKBONE, ImageModel, label_counts, make_label_vectors
+from .layers import LabelwiseLinear, batch_mean, over_labels
+
+LATE = 5
+"""Epochs before the prototypes are made; also how often they are made again, if at all."""
+GRAPH_STEPS = 3
+
+_PAPER = {
+    **BACKBONE,
+    "freeze": "early",
+    "label_vectors": "random",
+    "h": 1024,
+    "w_co": 1.0,
+    "w_inst": 1.0,
+    "w_proto": 1.0,
+    "bce_weight_late": 3.0,
+    "K": 50,
+    "recompute_prototypes": False,
+    "proto_sign": 1,
+    "theta_intra": 1.0,
+    "theta_cross": 1.0,
+}
+
+
+class HST(ImageModel):
+    """Heterogeneous semantic transfer, for images with complete labels.
+
+    Attention gives every label j a vector F_j of the image; a gated network carries messages
+    along the label graph G between them; a classifier per label reads both. In training, a head
+    predicts which labels occur together, F_j of two images is pulled together where both
+    have label j and apart otherwise, and later towards prototypes of the label. Chen, Pu, Liu, Wu
+    and Lin, IJCV 2024. Pseudo-labels, the method's answer to unknown labels, have no part here.
+
+    A training loop calls :meth:`on_epoch_start` and :meth:`on_step`. One that does not trains with
+    all terms but the prototypes' at full strength from the start.
+
+    Parameters
+    ----------
+    n_features, Y_train, preset
+        As for every image model, see :class:`~d2ace.models.image.ImageModel`.
+    backbone, weights, freeze
+        The backbone, its weights, and what of it is not trained ("resnet101", "pretrained",
+        "early": all but the last stage).
+    label_vectors : "random" or array [q, width]
+        Z, see :func:`~d2ace.models.image.make_label_vectors`.
+    h : int
+        Width of a label's vector, even; attention and pair layers have half of it (1024).
+    w_co, w_inst, w_proto : float
+        Weights of the losses of label pairs, image pairs and prototypes (1; reference: 10, 0.05,
+        0.05).
+    bce_weight_late : float
+        Weight of the cross-entropy from the sixth epoch on, 1 before (3).
+    K : int
+        Prototypes of a label (50; reference: 10).
+    recompute_prototypes : bool
+        Make them again every five epochs (False; reference: True).
+    proto_sign : 1 or -1
+        Pull positives to their prototypes, or push them away (reference).
+    theta_intra, theta_cross : float
+        Thresholds for pseudo-labels of unknown labels (1.0): kept with the run, but with
+        complete labels nothing depends on them.
+    """
+
+    name: ClassVar[str] = "hst"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": _PAPER,
+        "reference": {
+            **_PAPER,
+            "w_co": 10.0,
+            "w_inst": 0.05,
+            "w_proto": 0.05,
+            "K": 10,
+            "recompute_prototypes": True,
+            "proto_sign": -1,
+        },
+    }
+
+    Z: Tensor
+    G: Tensor
+    prototypes: Tensor
+    pairs: Tensor
+
+    def __init__(
+        self,
+        n_features: int,
+        Y_train: inputs.Labels,
+        *,
+        preset: str = "paper",
+        backbone: str | nn.Module | None = None,
+        weights: str | None = None,
+        freeze: str | Sequence[str] | None = None,
+        label_vectors: Any = None,
+        h: int | None = None,
+        w_co: float | None = None,
+        w_inst: float | None = None,
+        w_proto: float | None = None,
+        bce_weight_late: float | None = None,
+        K: int | None = None,
+        recompute_prototypes: bool | None = None,
+        proto_sign: int | None = None,
+        theta_intra: float | None = None,
+        theta_cross: float | None = None,
+    ) -> None:
+        given = {key: value for key, value in locals().items() if key in _PAPER}
+        super().__init__(n_features, Y_train, preset, given)
+        chosen, q = self.hparams, self.n_labels
+        width = inputs.whole_number("h", chosen["h"], 2)
+        if width % 2:
+            raise ValueError(f"h must be even, got {width}.")
+        for key in ("w_co", "w_inst", "w_proto", "bce_weight_late"):
+            inputs.real_number(key, chosen[key], 0)
+        for key in ("theta_intra", "theta_cross"):
+            inputs.real_number(key, chosen[key], 0, 1)
+        inputs.whole_number("K", chosen["K"], 1)
+        if chosen["proto_sign"] not in (1, -1):
+            raise ValueError(f"proto_sign must be 1 or -1, got {chosen['proto_sign']!r}.")
+        vectors, chosen["label_vectors"] = make_label_vectors(chosen["label_vectors"], q)
+
+        self.register_buffer("Z", vectors)
+        self.register_buffer("G", conditional_graph(Y_train).to(vectors.dtype))
+        self.register_buffer("prototypes", torch.zeros(q, width))
+        self.register_buffer("pairs", torch.triu_indices(q, q, 1), persistent=False)
+        self.reduce = nn.Conv2d(self.channels, width, 1, bias=False)
+        self.norm = nn.BatchNorm2d(width)
+        self.attention = Decoupling(width, vectors.shape[1])
+        self.graph = GatedGraph(width)
+        self.read_out = nn.Linear(2 * width, width)
+        self.classifier = LabelwiseLinear(q, width)
+        self.pair_head = PairHead(q, width)
+        # Epoch (from 1; 0 before the first), steps done in it, steps it has, epoch of prototypes.
+        self._epoch = self._done = self._steps = self._made = 0
+
+    def forward(self, x: Tensor) -> ModelOutput:
+        """Logits of images x [B, 3, H, W]; in training also those of the label pairs."""
+        semantic = self.semantic(x)
+        nodes = self.graph(semantic, self.G)
+        logits = self.classifier(torch.tanh(self.read_out(torch.cat([nodes, semantic], 2))))
+        aux = {"semantic": semantic}
+        if self.training:
+            aux["cooc"] = self.pair_head(semantic, self.pairs)
+        return ModelOutput(logits, aux)
+
+    def semantic(self, x: Tensor) -> Tensor:
+        """F [B, q, h]: what each label sees in each image."""
+        maps = self.feature_map(x)
+        # Odd sides keep their last row; on even sides this is the plain 2 x 2 mean.
+        maps = self.reduce(F.avg_pool2d(maps, 2, ceil_mode=True))
+        alone = maps.shape[0] * maps.shape[2] * maps.shape[3] == 1  # nothing to take statistics of
+        norm = self.norm
+        if alone:
+            scale = (norm.running_mean, norm.running_var, norm.weight, norm.bias)
+            maps = F.batch_norm(maps, *scale, training=False, eps=norm.eps)
+        else:
+            maps = norm(maps)
+        return self.attention(maps.flatten(2).transpose(1, 2), self.Z)
+
+    def terms(
+        self, output: ModelOutput, y: Tensor, pairs: Tensor, weight: Tensor | None
+    ) -> dict[str, Tensor]:
+        """Mean cross-entropy and, for an output of training, the three further losses.
+
+        The first epoch brings the losses of pairs in step by step; from the sixth on the
+        cross-entropy counts ``bce_weight_late`` times and the prototypes' loss joins. The loss of
+        image pairs belongs to no single image and is not weighted.
+        """
+        classification = batch_mean(pairs.mean(1), weight)
+        if "cooc" not in output.aux:
+            return {"classification": classification}
+        chosen, semantic = self.hparams, output.aux["semantic"]
+        late = self._epoch > LATE
+        ramp = self._done / max(1, self._steps) if self._epoch == 1 else 1.0
+        first, second = self.pairs
+        cooc = cooccurrence_loss(output.aux["cooc"], y[:, first] * y[:, second])
+        terms = {
+            "classification": (chosen["bce_weight_late"] if late else 1.0) * classification,
+            "cooccurrence": ramp * chosen["w_co"] * batch_mean(cooc, weight),
+            "instances": ramp * chosen["w_inst"] * instance_loss(semantic, y),
+        }
+        if late:
+            proto = prototype_loss(semantic, self.prototypes, y, chosen["proto_sign"])
+            terms["prototypes"] = chosen["w_proto"] * batch_mean(proto, weight)
+        return terms
+
+    # The schedule ---------------------------------------------------------------------------
+
+    def on_epoch_start(self, epoch: int, steps: int, loader: Iterable[Any] | None = None) -> None:
+        """Begin epoch ``epoch`` (from 1) of ``steps`` steps; the sixth makes the prototypes.
+
+        Called for the epoch that a loaded state is in the middle of, it goes on there. ``loader``
+        gives the training images once, without augmentation; it is read when prototypes are due.
+        """
+        begun = epoch == self._epoch
+        due = (epoch - 1) % LATE == 0 if self.hparams["recompute_prototypes"] else epoch == LATE + 1
+        if epoch > LATE and self.hparams["w_proto"] and (not self._made or (due and not begun)):
+            if loader is None:
+                raise UserError(
+                    f"HST makes its prototypes before epoch {epoch} and needs the training images "
+                    "for that; pass a loader of them to on_epoch_start, or set w_proto=0."
+                )
+            self.make_prototypes(loader)
+            self._made = epoch
+        self._epoch, self._steps = epoch, steps
+        if not begun:
+            self._done = 0
+
+    def on_step(self, step: int) -> None:
+        """Count a step of the epoch."""
+        self._done += 1
+
+    @torch.no_grad()
+    def make_prototypes(self, loader: Iterable[Any]) -> None:
+        """Cluster what labels see in the images they are present in, in one pass over ``loader``.
+
+        Batches end with x and y. The result depends on the weights and the images alone.
+        """
+        reservoir = Reservoir(self.n_labels, seed=0)
+        training = [module for module in self.modules() if module.training]
+        self.eval()
+        try:
+            for *_, x, y in loader:
+                reservoir.add(self.semantic(x.to(self.Z.device)), y.to(self.Z.device))
+        finally:
+            for module in training:
+                module.training = True
+        made = mean_centres(reservoir, self.n_labels, self.hparams["h"], self.hparams["K"])
+        self.prototypes.copy_(made)
+
+    def get_extra_state(self) -> Tensor:
+        """Where in the schedule the model is, for its state dict."""
+        return torch.tensor([self._epoch, self._done, self._steps, self._made])
+
+    def set_extra_state(self, state: Any) -> None:
+        """Go on from there."""
+        self._epoch, self._done, self._steps, self._made = torch.as_tensor(state).tolist()
+
+
+class Decoupling(nn.Module):
+    """Attention of every label over the positions of the map: F = att X."""
+
+    def __init__(self, width: int, vector_width: int) -> None:
+        super().__init__()
+        inner = width // 2
+        self.of_image = nn.Linear(width, inner, bias=False)
+        self.of_label = nn.Linear(vector_width, inner, bias=False)
+        self.mix = nn.Linear(inner, inner)
+        self.score = nn.Linear(inner, 1)
+
+    def forward(self, X: Tensor, Z: Tensor) -> Tensor:
+        """F [B, q, h] of positions X [B, S, h] and label vectors Z [q, width]."""
+        image, labels = self.of_image(X), self.of_label(Z)
+        # Two linear maps in a row are one; its constant cancels in the softmax over positions.
+        weight = (self.score.weight @ self.mix.weight)[0]
+        constant = self.score(self.mix.bias)
+
+        def scores(chunk: slice) -> Tensor:
+            joint = torch.tanh(image[:, None] * labels[chunk, None])
+            return joint @ weight.to(joint.dtype) + constant.to(joint.dtype)
+
+        eta = over_labels(scores, len(Z), image.numel())
+        return torch.softmax(eta, 2).to(X.dtype) @ X
+
+
+class GatedGraph(nn.Module):
+    """Three rounds of messages between label vectors along G, through gates that all share."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.update, self.reset, self.candidate = (Gate(width) for _ in range(3))
+
+    def forward(self, nodes: Tensor, G: Tensor) -> Tensor:
+        """V_3 [B, q, h] of V_0 = nodes."""
+        for _ in range(GRAPH_STEPS):
+            message = torch.cat([G @ nodes, G.T @ nodes], 2)
+            update = torch.sigmoid(self.update(message, nodes))
+            reset = torch.sigmoid(self.reset(message, nodes))
+            candidate = torch.tanh(self.candidate(message, reset * nodes))
+            nodes = (1 - update) * nodes + update * candidate
+        return nodes
+
+
+class Gate(nn.Module):
+    """A linear map of the message [B, q, 2h] plus one of the node [B, q, h]."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.message = nn.Linear(2 * width, width)
+        self.node = nn.Linear(width, width)
+
+    def forward(self, message: Tensor, node: Tensor) -> Tensor:
+        """Before any activation [B, q, h]."""
+        return self.message(message) + self.node(node)
+
+
+class PairHead(nn.Module):
+    """Logits of label pairs (i < j, row by row): do both occur in the image?"""
+
+    def __init__(self, n_labels: int, width: int) -> None:
+        super().__init__()
+        self.reduce = nn.Linear(width, width // 2)
+        self.join = nn.Linear(width, width)
+        self.mix = nn.Linear(width, width)
+        self.classifier = LabelwiseLinear(n_labels * (n_labels - 1) // 2, width)
+
+    def forward(self, semantic: Tensor, pairs: Tensor) -> Tensor:
+        """Logits [B, P] of pairs [2, P], from label vectors F [B, q, h]."""
+        reduced = self.reduce(semantic)
+        # A linear map of [F'_i ; F'_j] is one of F'_i plus one of F'_j, computed once per label.
+        left, right = self.join.weight.chunk(2, 1)
+        first, second = F.linear(reduced, left), F.linear(reduced, right, self.join.bias)
+        # The last map and a pair's classifier are linear in a row: one vector per pair.
+        weight = F.linear(self.classifier.weight, self.mix.weight.T)
+        constant = F.linear(self.classifier.weight, self.mix.bias[None])[:, 0]
+        constant = constant + self.classifier.bias
+
+        def logits(chunk: slice) -> Tensor:
+            joint = first.index_select(1, pairs[0, chunk]) + second.index_select(1, pairs[1, chunk])
+            vectors = weight[chunk].to(joint.dtype)
+            return torch.einsum("bph,ph->bp", F.relu_(joint), vectors) + constant[chunk]
+
+        if not len(weight):  # a single label has no pairs
+            return logits(slice(None))
+        return over_labels(logits, len(weight), len(semantic) * weight.shape[1])
+
+
+def conditional_graph(Y_train: inputs.Labels) -> Tensor:
+    """G_ij = C_ij / C_ii with C = YᵀY; a label never seen is linked to itself alone."""
+    counts = label_counts(Y_train)
+    graph = counts / np.maximum(counts.diagonal(), 1)[:, None]
+    np.fill_diagonal(graph, 1.0)
+    return torch.from_numpy(graph)
