@@ -250,7 +250,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         devices = [fabric.device] if fabric.device.type == "cuda" else []
         with torch.random.fork_rng(devices), _progress(self.verbose, config.epochs) as show:
             training = Training(config, train, fabric, None if weight is None else weight[rows])
-            validation = Rows(X[held_out]).to(fabric.device)
+            validation = training.placed(Split(X[held_out], Y[held_out], held_out))
             best, weights, self.history_ = -math.inf, None, []
             while not training.finished:
                 for _ in training.train_epoch():

@@ -182,7 +182,7 @@ class SelectionMixin:
         self.batches.skipped = state["progress"]["position"] if skips else 0
 
 
-class SelectionTrainer(SelectionMixin, Trainer):  # type: ignore[misc]
+class SelectionTrainer(SelectionMixin, Trainer):
     """Hugging Face's Trainer with training batches drawn by ``selector``.
 
     Takes what ``Trainer`` takes, and ``selector``; see :class:`SelectionMixin`.
