@@ -16,9 +16,9 @@ from d2ace.data import MultiLabelData, Scaler, folds, load, make_multilabel, pre
 from d2ace.errors import RunError, UserError
 from d2ace.evaluation import METRICS, evaluate
 from d2ace.training.config import RunConfig
-from d2ace.training.loop import warm_up
 from d2ace.training.problem import make_problem
 from d2ace.training.recording import outlier_score
+from d2ace.training.steps import warm_up
 
 
 def test_a_run_tells_what_happened(table: MultiLabelData) -> None:

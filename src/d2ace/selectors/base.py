@@ -18,6 +18,7 @@ from .history import Memory
 from .options import refuse_unknown
 from .progress import Progress
 from .staging import Staging
+from .verify import verify
 
 _STATE_KEYS = {
     "method",
@@ -208,6 +209,18 @@ class Selector(Sampler[list[int]]):
         """The same epochs row by row, for frameworks that only offer a ``sampler=`` slot."""
         return FlatSampler(self)
 
+    def end_epoch(self) -> None:
+        """Leave the running epoch, for a loop that stops before its last batch."""
+        self._progress.leave()
+
+    def verify(self, loader: Any) -> None:
+        """Raise a ValueError that says so if ``loader`` draws from anything but this selector.
+
+        Frameworks replace or wrap samplers without a word. Give the loader as the framework
+        returned it, before the first epoch.
+        """
+        verify(self, loader)
+
     @torch.inference_mode(False)
     @torch.no_grad()
     def observe(self, index: Any, *, logits: Any = None, probs: Any = None) -> None:
@@ -282,8 +295,8 @@ class Selector(Sampler[list[int]]):
 
         Take it after :meth:`observe`, or between epochs. A loader with workers draws ahead of the
         training loop, and only observed batches tell how far that came: observe every batch (of
-        Random too; it costs nothing), or, where a loader drops the last one, ``set_epoch`` to the
-        next epoch before saving.
+        Random too; it costs nothing), or, where a loop leaves an epoch early, :meth:`end_epoch`
+        before saving.
         """
         self._settle()
         return {

@@ -79,6 +79,13 @@ class Progress:
         if self.draws(epoch):
             self.running, self.upcoming = False, epoch + 1
 
+    def leave(self) -> None:
+        """End the running epoch where it is."""
+        if self.running:
+            self.upcoming = self.drawn_epoch + 1
+            self.running = self.resuming = False
+        self._drawn, self._in_step = self.batches, False
+
     def observed(self, rows: Any) -> None:
         """Match an observed batch with the drawn ones; any other batch ends the matching."""
         if not self._in_step:

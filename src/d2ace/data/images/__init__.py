@@ -1,1 +1,39 @@
-"""Images with several labels each."""
+"""Images with several labels each: load them, transform them, keep a frozen backbone's features.
+
+>>> from d2ace.data.images import image_dataset, load_images, train_transform
+>>> data = load_images("voc2007", "data")  # doctest: +SKIP
+>>> train = image_dataset(data, data.rows("trainval"), train_transform(448))  # doctest: +SKIP
+"""
+
+from d2ace.data.images.container import ImageData
+from d2ace.data.images.dataset import ImageDataset, check_images, image_dataset, read_image
+from d2ace.data.images.features import CachedFeatures, FeatureDataset, cache_features
+from d2ace.data.images.load import KINDS, load_images
+from d2ace.data.images.transforms import (
+    EFFICIENTNET_LITE,
+    IMAGENET,
+    Preprocessing,
+    evaluation_transform,
+    train_transform,
+)
+from d2ace.data.images.vectors import LabelVectors, label_vectors
+
+__all__ = [
+    "EFFICIENTNET_LITE",
+    "IMAGENET",
+    "KINDS",
+    "CachedFeatures",
+    "FeatureDataset",
+    "ImageData",
+    "ImageDataset",
+    "LabelVectors",
+    "Preprocessing",
+    "cache_features",
+    "check_images",
+    "evaluation_transform",
+    "image_dataset",
+    "label_vectors",
+    "load_images",
+    "read_image",
+    "train_transform",
+]

@@ -1,0 +1,98 @@
+"""What a feature map depends on, as one key: the backbone, the transform and the image files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from d2ace.data.images.dataset import ImageDataset
+from d2ace.errors import UserError
+
+VERSION = 1
+"""Part of every key: raised when maps are computed or stored in another way."""
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def content_key(module: nn.Module, dataset: ImageDataset, folder: Path) -> str:
+    """SHA-256 over all that decides the feature maps of ``dataset``."""
+    parts = [
+        str(VERSION),
+        module_digest(module),
+        json.dumps(describe_transform(dataset.transform), sort_keys=True),
+        images_digest(dataset, folder),
+    ]
+    return _digest(part.encode() for part in parts)
+
+
+def module_digest(module: nn.Module) -> str:
+    """SHA-256 of the structure and of every parameter and buffer."""
+    hasher = hashlib.sha256(_ADDRESS.sub("", repr(module)).encode())
+    for name, part in module.named_modules():
+        kind = type(part)
+        hasher.update(f"{name}:{kind.__module__}.{kind.__qualname__}\n".encode())
+    for name, tensor in sorted([*module.named_parameters(), *module.named_buffers()]):
+        value = tensor.detach().cpu().contiguous()
+        hasher.update(f"{name}:{value.dtype}:{tuple(value.shape)}\n".encode())
+        hasher.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return hasher.hexdigest()
+
+
+def describe_transform(transform: Any) -> Any:
+    """What a transform does, in words; one that draws or cannot be described is refused."""
+    if getattr(transform, "random", False):
+        raise UserError(
+            "features cannot be cached behind a transform that draws at random; use "
+            "evaluation_transform"
+        )
+    if hasattr(transform, "describe"):
+        return transform.describe()
+    text = repr(transform)
+    if transform is None or _ADDRESS.search(text):
+        raise UserError(
+            f"the transform {text[:80]} does not say what it does, so cached features could not be "
+            "told apart; use evaluation_transform, or give it a method describe()"
+        )
+    return text
+
+
+def images_digest(dataset: ImageDataset, folder: Path) -> str:
+    """SHA-256 over the SHA-256 of each image file, in the order of the rows.
+
+    Files are read again only when size or time of change of one differ from those of the last time,
+    which are kept in ``folder``: a look at 100,000 files is quick, reading them is not.
+    """
+    data = dataset.data
+    files = [data.files[row] for row in dataset.rows]
+    stamps = [[file, *data.tree.stamp(file)] for file in files]
+    seen = json.dumps([os.fspath(data.tree.root.resolve()), stamps]).encode()
+    kept = folder / "digests" / _digest([seen])
+    if kept.is_file() and len(known := kept.read_text(encoding="ascii")) == 64:
+        return known
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
+        found = threads.map(lambda file: hashlib.sha256(data.tree.read(file)).digest(), files)
+        result = _digest(found)
+    kept.parent.mkdir(exist_ok=True)
+    temporary = kept.with_name(f".{secrets.token_hex(6)}")
+    temporary.write_text(result, encoding="ascii")
+    os.replace(temporary, kept)
+    return result
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    """SHA-256 of the parts, each closed off by its length."""
+    hasher = hashlib.sha256()
+    for part in parts:
+        hasher.update(part)
+        hasher.update(len(part).to_bytes(8, "little"))
+    return hasher.hexdigest()

@@ -1,0 +1,266 @@
+"""Feature maps of a frozen backbone, computed once and read from the disk from then on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, Subset
+
+from d2ace.data.images.content import content_key
+from d2ace.data.images.dataset import ImageDataset
+from d2ace.data.images.locking import exclusive
+from d2ace.errors import RunError, UserError
+
+ABOUT, MAPS, POOLED, PROGRESS = "about.json", "maps.npy", "pooled.npy", "progress.json"
+_BATCHES_BETWEEN_NOTES = 16
+
+Progress = Callable[[int, int], None]
+
+
+class CachedFeatures:
+    """Feature maps of n images: ``maps`` [n, C, H, W] float16 on the disk, ``pooled`` [n, C].
+
+    Row i belongs to item i of the dataset they were made of.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._maps: npt.NDArray[np.float16] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the file for itself."""
+        return CachedFeatures, (self.folder,)
+
+    @property
+    def maps(self) -> npt.NDArray[np.float16]:
+        """The maps, memory-mapped: only what is used is read."""
+        if self._maps is None:
+            self._maps = np.load(self.folder / MAPS, mmap_mode="r", allow_pickle=False)
+        return self._maps
+
+    @property
+    def pooled(self) -> npt.NDArray[np.float32]:
+        """Mean of each map over its positions, before rounding to float16; for neighbours."""
+        return np.load(self.folder / POOLED, allow_pickle=False)
+
+    def __len__(self) -> int:
+        return len(self.maps)
+
+    def batch(self, index: Sequence[int] | npt.NDArray[Any] | torch.Tensor) -> torch.Tensor:
+        """The maps of these rows, [B, C, H, W] float32."""
+        rows = np.asarray(index, dtype=np.int64).reshape(-1)
+        return torch.from_numpy(self.maps[rows]).float()
+
+
+class FeatureDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """Item i is ``(feature map [C, H, W], labels [q])`` of row ``rows[i]`` of the features."""
+
+    def __init__(
+        self, features: CachedFeatures, labels: Any, rows: npt.NDArray[np.int64] | None = None
+    ) -> None:
+        self.features, self.labels = features, sp.csr_matrix(labels)
+        if self.labels.shape[0] != len(features):
+            raise UserError(
+                f"labels has {self.labels.shape[0]} rows, and the cache {len(features)}; "
+                "give the labels of the rows that were cached"
+            )
+        self.rows = np.arange(len(features)) if rows is None else np.asarray(rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: list[int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """A whole batch in one read."""
+        rows = self.rows[indices]
+        labels = torch.from_numpy(self.labels[rows].toarray().astype(np.float32))
+        return list(zip(self.features.batch(rows), labels, strict=True))
+
+
+def cache_features(
+    module: nn.Module,
+    dataset: ImageDataset,
+    folder: str | os.PathLike[str],
+    *,
+    batch_size: int = 32,
+    workers: int = 0,
+    progress: Progress | None = None,
+) -> CachedFeatures:
+    """The feature maps that ``module`` gives for ``dataset``, out of ``folder`` if they are there.
+
+    ``module`` maps [B, 3, H, W] to [B, C, H', W']; it is run in evaluation mode, on the device that
+    its parameters are on, and left as it was. The key covers its structure and weights, the
+    transform and the bytes of the images (read again when a file's size or time of change differs);
+    it does not see a change in the code of ``forward`` alone. What was interrupted is not taken for
+    complete, and goes on where it stopped; two processes that want the same maps compute them once.
+    ``progress`` is called with the images done and the images in all.
+    """
+    if batch_size < 1 or workers < 0:
+        raise UserError(f"batch_size={batch_size} and workers={workers} must be at least 1 and 0")
+    if not len(dataset):
+        raise UserError("there are no images to cache features of")
+    home = Path(folder)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        key = content_key(module, dataset, home)
+        place = home / key[:32]
+        if not _complete(place, key):
+            with exclusive(home / f"{key[:32]}.lock"):
+                if not _complete(place, key):  # another process may have been faster
+                    _build(module, dataset, place, key, batch_size, workers, progress)
+        return CachedFeatures(place)
+    except OSError as error:
+        raise RunError(
+            f"{home}: cached features cannot be read or written ({error.strerror or error}); make "
+            "room, or choose another folder"
+        ) from error
+
+
+def _complete(place: Path, key: str) -> bool:
+    """Whether all is there; a folder that was tampered with counts as absent."""
+    try:
+        about = json.loads((place / ABOUT).read_text(encoding="utf-8"))
+        maps = np.load(place / MAPS, mmap_mode="r", allow_pickle=False)
+        pooled = np.load(place / POOLED, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return False
+    shapes = [list(maps.shape), list(pooled.shape)]
+    return about == {"key": key, "shape": shapes[0]} and shapes[1] == shapes[0][:2]
+
+
+def _build(
+    module: nn.Module,
+    dataset: ImageDataset,
+    place: Path,
+    key: str,
+    batch_size: int,
+    workers: int,
+    progress: Progress | None,
+) -> None:
+    partial = place.with_name(f"{place.name}.partial")
+    if place.exists():
+        shutil.rmtree(place)  # `_complete` has just said that it is damaged
+    files = _Partial(partial, key, len(dataset))
+    done = files.done
+    if progress is not None:
+        progress(done, files.n)
+    rest = Subset(dataset, range(done, files.n))
+    loader = DataLoader(rest, batch_size=batch_size, num_workers=workers)
+    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    with _evaluating(module), torch.inference_mode():
+        for number, (images, _) in enumerate(loader, start=1):
+            maps = module(images.to(device))
+            if not isinstance(maps, torch.Tensor) or maps.ndim != 4 or len(maps) != len(images):
+                got = tuple(maps.shape) if isinstance(maps, torch.Tensor) else type(maps).__name__
+                raise UserError(
+                    f"the backbone gives {got} for {len(images)} images; it must give feature maps "
+                    "[B, C, H, W]"
+                )
+            files.write(maps.float().cpu(), dataset)
+            if number % _BATCHES_BETWEEN_NOTES == 0:
+                files.note()
+            if progress is not None:
+                progress(files.done, files.n)
+    files.finish(place)
+
+
+class _Partial:
+    """The files of a build that goes on: the arrays, and how many rows of them are right."""
+
+    def __init__(self, folder: Path, key: str, n: int) -> None:
+        self.folder, self.key, self.n, self.done = folder, key, n, 0
+        self.maps: Any = None
+        self.pooled: Any = None
+        try:
+            note = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
+            for name in (MAPS, POOLED):  # a file cut short would be filled up when opened to write
+                np.lib.format.open_memmap(folder / name, mode="r")
+            maps, pooled = (
+                np.lib.format.open_memmap(folder / name, mode="r+") for name in (MAPS, POOLED)
+            )
+            if note["key"] == key and len(maps) == len(pooled) == n and 0 <= note["done"] <= n:
+                self.maps, self.pooled, self.done = maps, pooled, note["done"]
+        except (OSError, ValueError, KeyError, TypeError, EOFError):
+            shutil.rmtree(folder, ignore_errors=True)  # nothing usable: from the start
+
+    def write(self, maps: torch.Tensor, dataset: ImageDataset) -> None:
+        """The next rows."""
+        half = maps.half()
+        wrong = torch.flatten(~torch.isfinite(half), 1).any(1)
+        if wrong.any():
+            row = int(dataset.rows[self.done + int(wrong.int().argmax())])
+            raise RunError(
+                f"{dataset.data.place(row)}: its feature map holds numbers that are not finite in "
+                "float16; this backbone cannot be cached"
+            )
+        if self.maps is None:
+            self._create(tuple(maps.shape[1:]))
+        if tuple(self.maps.shape[1:]) != tuple(maps.shape[1:]):
+            raise RunError(
+                f"the backbone gives maps {tuple(maps.shape[1:])} after {self.maps.shape[1:]}; all "
+                "images must be transformed to one size"
+            )
+        stop = self.done + len(maps)
+        self.maps[self.done : stop] = half.numpy()
+        self.pooled[self.done : stop] = maps.mean((2, 3)).numpy()
+        self.done = stop
+
+    def note(self) -> None:
+        """Everything so far is on the disk, and only then is it said to be."""
+        self.maps.flush()
+        self.pooled.flush()
+        _write_json(self.folder / PROGRESS, {"key": self.key, "done": self.done})
+
+    def finish(self, place: Path) -> None:
+        """The folder gets its name when all that belongs in it is there."""
+        self.note()
+        _write_json(self.folder / ABOUT, {"key": self.key, "shape": list(self.maps.shape)})
+        self.maps = self.pooled = None  # Windows moves no folder with an open file in it
+        os.replace(self.folder, place)
+        (place / PROGRESS).unlink()
+
+    def _create(self, shape: tuple[int, ...]) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        for name, dtype, cell in ((MAPS, np.float16, shape), (POOLED, np.float32, shape[:1])):
+            path, full = self.folder / name, (self.n, *cell)
+            array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=full)
+            setattr(self, "maps" if name == MAPS else "pooled", array)
+            if hasattr(os, "posix_fallocate"):
+                # A disk that is full later would kill the process when the map is written to.
+                with path.open("r+b") as file:
+                    os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    temporary = path.with_name(f".{path.name}")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside, and every part as it was afterwards."""
+    before = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in before:
+            part.training = training

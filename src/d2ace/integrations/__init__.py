@@ -1,0 +1,7 @@
+"""Batch selection in other people's training code; import the module of the framework in use.
+
+- ``d2ace.integrations.sklearn``: ``MultiLabelClassifier``, an estimator with fit and predict.
+- ``d2ace.integrations.lightning``: ``SelectionCallback``, for Lightning's Trainer.
+- ``d2ace.integrations.transformers``: ``SelectionTrainer``, for Hugging Face's Trainer.
+- ``d2ace.integrations.distributed``: ``DistributedSelector``, one selector for several processes.
+"""

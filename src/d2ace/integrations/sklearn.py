@@ -1,0 +1,320 @@
+"""A scikit-learn classifier: a network trained on batches that a selector draws.
+
+    classifier = MultiLabelClassifier(model="clif", selector="d2ace", epochs=50, random_state=0)
+    classifier.fit(X_train, Y_train)
+    classifier.predict_proba(X_test)  # [n, q]
+
+Networks want features of similar size: put a scaler before it in a ``Pipeline``.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from d2ace.data import validation_split
+from d2ace.errors import RunError, UserError
+from d2ace.evaluation import METRICS, evaluate
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.multiclass import check_classification_targets, type_of_target
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+    from d2ace.training.config import RunConfig
+    from d2ace.training.problem import Rows, Split
+    from d2ace.training.processes import make_fabric
+    from d2ace.training.steps import Training, chunks
+except ImportError as error:
+    raise RunError(
+        f'MultiLabelClassifier needs {error.name}; run: pip install "d2ace[bench]"'
+    ) from error
+
+__all__ = ["MultiLabelClassifier"]
+
+Floats = npt.NDArray[np.float64]
+_SEEDS = 2**31 - 1
+
+
+class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A multi-label network as an estimator; a single binary target is accepted too.
+
+    Parameters
+    ----------
+    model, selector : str
+        Keys of ``d2ace.models.MODELS`` and ``d2ace.SELECTORS``; a selector of one's own is
+        ``package.module:Class``.
+    epochs, batch_size, warmup : int
+        T, b and T_w of the paper: the learning rate rises and batches are random for ``warmup``
+        epochs.
+    learning_rate, weight_decay : float
+        Of Adam.
+    early_stopping : bool
+        Hold a stratified ``validation_fraction`` of the rows out, stop when ``monitor`` has not
+        improved for ``n_iter_no_change`` epochs, and keep the weights of the best epoch.
+    monitor : str
+        A metric of ``d2ace.evaluation.METRICS``.
+    model_options, selector_options : dict, optional
+        Hyperparameters of the model (``{"preset": "reference"}``) and the selector
+        (``{"neighbors": 5}``).
+    device : "auto", "cpu", "cuda" or "mps"
+        What to train on. The fitted model is on the processor.
+    random_state : int, RandomState or None
+        The same number gives the same weights, bit for bit on one machine.
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    model_ : MultiLabelModel
+        The trained network.
+    classes_ : array
+        0 .. q - 1, or the two classes of a binary target.
+    label_names_ : array of str
+        Columns of a DataFrame of labels; only there if they were given as one.
+    n_iter_, best_iter_ : int
+        Epochs trained, and the epoch whose weights were kept.
+    history_ : list of dict
+        ``epoch``, ``train_loss`` (over the drawn batches) and, with early stopping, the
+        validation score of every epoch.
+    """
+
+    def __init__(
+        self,
+        model: str = "clif",
+        selector: str = "d2ace",
+        *,
+        epochs: int = 100,
+        batch_size: int = 128,
+        warmup: int = 10,
+        learning_rate: float = 1e-4,
+        weight_decay: float = 1e-4,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        monitor: str = "macro_auc",
+        model_options: dict[str, Any] | None = None,
+        selector_options: dict[str, Any] | None = None,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.model = model
+        self.selector = selector
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.warmup = warmup
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.monitor = monitor
+        self.model_options = model_options
+        self.selector_options = selector_options
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultiLabelClassifier:
+        """Train on features X [n, d] and labels y [n, q] (or [n]), dense, sparse or DataFrames.
+
+        ``sample_weight`` [n] multiplies the rows' losses; a row of weight 0 takes no part.
+        """
+        config = self._config()
+        names = [str(column) for column in y.columns] if hasattr(y, "columns") else None
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", multi_output=True, dtype=np.float32, y_numeric=False
+        )
+        Y = self._targets(y.toarray() if sp.issparse(y) else y)
+        self._names(names)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+            kept = np.flatnonzero(weight)
+            if not len(kept):
+                raise UserError("sample_weight is zero for every row; give some row a weight.")
+            X, Y, weight = X[kept], Y[kept], weight[kept]
+            weight = (weight / weight.mean()).astype(np.float32)
+        self._refuse_single_class(Y)
+        self._train(config, X, sp.csr_matrix(Y), weight)
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Labels [n, q] of zeros and ones: those with a probability above one half.
+
+        Of a binary target: its classes [n].
+        """
+        above = self.decision_function(X) > 0
+        if self._binary:
+            return self.classes_[above.astype(np.intp)]
+        return above.astype(np.int64)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The labels' probabilities [n, q]; of a binary target, those of its classes [n, 2]."""
+        p = torch.sigmoid(torch.from_numpy(self._logits(X))).numpy()
+        return np.hstack([1.0 - p, p]) if self._binary else p
+
+    def decision_function(self, X: Any) -> Floats:
+        """The logits [n, q]; of a binary target [n]."""
+        logits = self._logits(X)
+        return logits[:, 0] if self._binary else logits
+
+    def __sklearn_tags__(self) -> Any:
+        """Sparse input, several labels, one binary target, no more than two classes."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.multi_output = True
+        tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    # What was asked for ---------------------------------------------------------------------
+
+    def _config(self) -> RunConfig:
+        """The settings, checked; before any data is looked at."""
+        patience = self.n_iter_no_change
+        if not isinstance(patience, int | np.integer) or patience < 1:
+            raise UserError(f"n_iter_no_change is {patience!r}; it must be 1 or more epochs.")
+        given = self.random_state
+        whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
+        seed = int(given) if whole else int(check_random_state(given).randint(_SEEDS))
+        return RunConfig(
+            data="fit",
+            model=self.model,
+            selector=self.selector,
+            model_options=self.model_options or {},
+            selector_options=self.selector_options or {},
+            seed=seed,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            warmup=self.warmup,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            validation=self.validation_fraction,
+            monitor=self.monitor,
+        )
+
+    def _targets(self, y: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+        """The labels as zeros and ones [n, q], and ``classes_``."""
+        check_classification_targets(y)
+        kind = type_of_target(y, input_name="y")
+        self._binary = y.ndim == 1
+        if kind == "multilabel-indicator":
+            self.classes_ = np.arange(y.shape[1])
+            return y.astype(np.uint8)
+        if kind == "binary" and y.ndim == 1:
+            self.classes_, codes = np.unique(y, return_inverse=True)
+            return codes.astype(np.uint8)[:, None]
+        if y.ndim == 2 and set(np.unique(y)) <= {0, 1}:  # one column, or columns of one value
+            self.classes_ = np.arange(y.shape[1])
+            return y.astype(np.uint8)
+        raise UserError(
+            f"Only binary classification is supported. The type of the target is {kind}; give "
+            "labels as a matrix [n, q] of zeros and ones."
+        )
+
+    def _names(self, names: list[str] | None) -> None:
+        if names is not None and not self._binary:
+            self.label_names_ = np.array(names, dtype=object)
+        elif hasattr(self, "label_names_"):
+            del self.label_names_
+
+    def _refuse_single_class(self, Y: npt.NDArray[np.uint8]) -> None:
+        if self._binary and len(np.unique(Y)) < 2:
+            raise UserError(
+                f"y has rows of one class only ({self.classes_[int(Y[0, 0])]!r}), but two classes "
+                "are needed to tell apart."
+            )
+
+    # Training -------------------------------------------------------------------------------
+
+    def _train(self, config: RunConfig, X: Any, Y: sp.csr_matrix, weight: Any) -> None:
+        rows = np.arange(X.shape[0])
+        held_out = rows[:0]
+        if self.early_stopping:
+            rows, held_out = validation_split(Y, share=config.validation, seed=config.seed)
+        Y = Y.astype(np.float32)
+        train = Split(X[rows], Y[rows], rows)
+        fabric = make_fabric(1, self.device, config.precision)
+        devices = [fabric.device] if fabric.device.type == "cuda" else []
+        with torch.random.fork_rng(devices), _progress(self.verbose, config.epochs) as show:
+            training = Training(config, train, fabric, None if weight is None else weight[rows])
+            validation = training.placed(Split(X[held_out], Y[held_out], held_out))
+            best, weights, self.history_ = -math.inf, None, []
+            while not training.finished:
+                for _ in training.train_epoch():
+                    pass
+                entry: dict[str, Any] = {"epoch": training.epoch, "train_loss": training.share()}
+                self.history_.append(entry)
+                if self.early_stopping:
+                    score = _score(config.monitor, Y[held_out], training.predict(validation))
+                    entry[config.monitor] = abs(score)
+                    if weights is None or score > best:
+                        best, self.best_iter_ = score, training.epoch
+                        weights = _copied(training.model)
+                show(entry)
+                training.next_epoch()
+                if (
+                    self.early_stopping
+                    and entry["epoch"] - self.best_iter_ >= self.n_iter_no_change
+                ):
+                    break
+        if weights is not None:
+            training.model.load_state_dict(weights)
+        else:
+            self.best_iter_ = self.history_[-1]["epoch"]
+        self.n_iter_ = len(self.history_)
+        self.model_ = training.model.cpu().eval()
+
+    def _logits(self, X: Any) -> Floats:
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
+        model = copy.deepcopy(self.model_).double()  # so that a row's logits do not depend on
+        with torch.no_grad():  # how many rows come with it
+            pieces = [model(x.double()).logits for x in chunks(Rows(X))]
+        return torch.cat(pieces).numpy()
+
+
+def _copied(model: torch.nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def _score(monitor: str, Y: sp.csr_matrix, scores: Tensor) -> float:
+    """The monitored metric, the higher the better."""
+    value = evaluate(Y, scores.numpy()).values[monitor]
+    if math.isnan(value):
+        return -math.inf
+    return value if METRICS[monitor].higher_is_better else -value
+
+
+@contextmanager
+def _progress(wanted: bool, epochs: int) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A function to call after every epoch; it moves a bar on the terminal if one is wanted."""
+    if not wanted:
+        yield lambda entry: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Left
+
+    words = TextColumn("{task.description}")
+    columns = (TextColumn("epoch"), BarColumn(), MofNCompleteColumn(), Left(), words)
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=epochs)
+
+        def show(entry: dict[str, Any]) -> None:
+            values = ", ".join(f"{k} {v:.4f}" for k, v in entry.items() if k != "epoch")
+            bar.update(task, completed=entry["epoch"], description=values)
+
+        yield show

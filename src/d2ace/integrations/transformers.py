@@ -1,0 +1,230 @@
+"""Batch selection under Hugging Face's Trainer, for multi-label fine-tuning.
+
+    selector = d2ace.D2ACE(Y_train, batch_size=args.train_batch_size, epochs=args.num_train_epochs)
+    trainer = SelectionTrainer(model, args, train_dataset=train_set, selector=selector)
+    trainer.train()
+
+Everything but the training batches is the Trainer's own: evaluation, logging, checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from d2ace.errors import RunError, UserError
+from d2ace.indexed import IndexedDataset
+from d2ace.selectors import Selector
+from d2ace.training.files import load_tensors, save_tensors
+
+from ._torchvision import mend_torchvision
+from .distributed import DistributedSelector
+
+mend_torchvision()
+try:
+    from accelerate.data_loader import prepare_data_loader
+    from transformers import Trainer
+except ImportError as error:
+    raise RunError(
+        f'SelectionTrainer needs {error.name}; run: pip install "d2ace[transformers]"'
+    ) from error
+
+__all__ = ["SelectionMixin", "SelectionTrainer"]
+
+_ROWS = "d2ace_rows"
+_FILE = "selector.pt"
+
+
+class SelectionMixin:
+    """Puts a selector into a Trainer of one's own: ``class Mine(SelectionMixin, MyTrainer)``.
+
+    Parameters
+    ----------
+    selector : Selector
+        Made for the rows of ``train_dataset`` in their order, with a ``batch_size`` of
+        ``per_device_train_batch_size`` times the number of devices. Accumulated batches are
+        observed one by one.
+    """
+
+    def __init__(self, *args: Any, selector: Selector, **options: Any) -> None:
+        self.batches = _Replayed(selector)
+        self.selector = selector
+        self._rows: list[int] | None = None  # of the batch in training; None once it is observed
+        super().__init__(*args, **options)
+
+    # The training batches -------------------------------------------------------------------
+
+    def get_train_dataloader(self: Any) -> DataLoader[Any]:
+        """A loader that draws from the selector; rows know their numbers, whatever is removed."""
+        dataset, args = self.train_dataset, self.args
+        self._check(dataset)
+        collate = self.data_collator
+        if hasattr(dataset, "remove_columns"):
+            dataset = self._remove_unused_columns(dataset, description="training")
+        else:
+            collate = self._get_collator_with_removed_columns(collate, description="training")
+        loader = DataLoader(
+            IndexedDataset(dataset),
+            batch_sampler=self.batches,
+            collate_fn=_Collate(collate),
+            num_workers=args.dataloader_num_workers,
+            pin_memory=args.dataloader_pin_memory,
+            persistent_workers=args.dataloader_persistent_workers,
+            prefetch_factor=args.dataloader_prefetch_factor,
+        )
+        # One process as far as accelerate knows: the selector deals out the rows by itself.
+        prepared = prepare_data_loader(
+            loader, device=args.device, num_processes=1, process_index=0, put_on_device=True
+        )
+        self.selector.verify(prepared)
+        return prepared
+
+    def _check(self: Any, dataset: Any) -> None:
+        args = self.args
+        if dataset is None:
+            raise UserError("SelectionTrainer needs a train_dataset to train.")
+        size = self._train_batch_size * args.world_size
+        if size != self.selector.batch_size:
+            raise UserError(
+                f"The selector draws batches of {self.selector.batch_size} rows, but the Trainer "
+                f"trains {size} at once (per_device_train_batch_size times devices); make the "
+                f"selector with batch_size={size}."
+            )
+        if args.dataloader_drop_last:
+            raise UserError(
+                "dataloader_drop_last=True would drop rows that the selector draws; use False."
+            )
+        strategy = getattr(args, "train_sampling_strategy", "random")
+        if strategy != "random" or getattr(args, "group_by_length", False):
+            raise UserError(
+                f"train_sampling_strategy={strategy!r} and a selector cannot both choose the "
+                "batches; leave it at 'random'."
+            )
+
+    # One step -------------------------------------------------------------------------------
+
+    def training_step(
+        self: Any, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None
+    ) -> Tensor:
+        """Take the row numbers out before the model sees them.
+
+        The mean over a batch's labels does not count items, so gradients of accumulated batches
+        are averaged here: the Trainer would take them for averaged already and add them up.
+        """
+        self._rows = inputs.pop(_ROWS)
+        self.selector.learning_rate = float(self.optimizer.param_groups[0]["lr"])
+        if self.compute_loss_func is None:
+            num_items_in_batch = None
+        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)  # type: ignore[misc]
+        if self._rows is not None:
+            raise UserError(
+                "The selector was not told a batch's predictions; a compute_loss of your own must "
+                "get its outputs from super().compute_loss(model, inputs, return_outputs=True)."
+            )
+        return loss
+
+    def compute_loss(
+        self: Any,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """The Trainer's loss; in training, also weigh and observe the batch."""
+        rows, labels = self._rows, inputs.get("labels")
+        loss, outputs = super().compute_loss(  # type: ignore[misc]
+            model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch
+        )
+        if rows is not None:
+            logits = _logits(outputs)
+            weight = self.batches.loss_weight(rows)
+            if weight is not None:
+                self._refuse_other_losses()
+                loss = _weighted_loss(logits, labels, weight)
+            loss = loss * self.batches.loss_scale(rows)
+            self.batches.observe(rows, logits=logits)
+            self._rows = None
+        return (loss, outputs) if return_outputs else loss
+
+    def _refuse_other_losses(self: Any) -> None:
+        if self.compute_loss_func is not None or self.label_smoother is not None:
+            raise UserError(
+                f"The selector ({self.selector.name}) weighs the binary cross-entropy of every "
+                "batch, which compute_loss_func and label_smoothing_factor replace; use neither."
+            )
+
+    # Saving and resuming --------------------------------------------------------------------
+
+    def _save_optimizer_and_scheduler(self: Any, output_dir: str) -> None:
+        super()._save_optimizer_and_scheduler(output_dir)  # type: ignore[misc]
+        state = self.batches.state_dict()
+        if self.args.should_save:
+            save_tensors(Path(output_dir) / _FILE, state)
+
+    def _load_optimizer_and_scheduler(self: Any, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)  # type: ignore[misc]
+        if checkpoint is None:
+            return
+        path = Path(checkpoint) / _FILE
+        if not path.is_file():
+            raise RunError(
+                f"{checkpoint} has no {_FILE}, so the selector cannot go on from there; resume "
+                "from a checkpoint that SelectionTrainer saved (without save_only_model)."
+            )
+        state = load_tensors(path, "a selector's state")
+        self.batches.load_state_dict(state)
+        skips = not self.args.ignore_data_skip
+        self.batches.skipped = state["progress"]["position"] if skips else 0
+
+
+class SelectionTrainer(SelectionMixin, Trainer):
+    """Hugging Face's Trainer with training batches drawn by ``selector``.
+
+    Takes what ``Trainer`` takes, and ``selector``; see :class:`SelectionMixin`.
+    """
+
+
+class _Replayed(DistributedSelector):
+    """A resumed Trainer skips the epoch's batches it has trained; a selector no longer has them."""
+
+    skipped = 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        skipped, self.skipped = self.skipped, 0
+        for _ in range(skipped):
+            yield []
+        yield from super().__iter__()
+
+
+class _Collate:
+    """The Trainer's collator, and the rows' numbers as plain ints, which stay on the host."""
+
+    def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
+        self.collate = collate
+
+    def __call__(self, items: list[tuple[int, Any]]) -> dict[str, Any]:
+        batch = dict(self.collate([item for _, item in items]))
+        batch[_ROWS] = [row for row, _ in items]
+        return batch
+
+
+def _logits(outputs: Any) -> Tensor:
+    logits = outputs.get("logits") if isinstance(outputs, Mapping) else None
+    if logits is None and isinstance(outputs, tuple) and len(outputs) > 1:
+        logits = outputs[1]
+    if not isinstance(logits, Tensor):
+        raise UserError(
+            f"The model's output ({type(outputs).__name__}) has no logits; a selector needs those "
+            "of every batch, of shape [rows, labels]."
+        )
+    return logits
+
+
+def _weighted_loss(logits: Tensor, labels: Any, weight: Tensor) -> Tensor:
+    weight = weight.to(logits).expand_as(logits)
+    return F.binary_cross_entropy_with_logits(logits, labels.to(logits), weight)

@@ -1,0 +1,233 @@
+"""Training alone, epoch by epoch: model, optimiser and selector, and the steps they take together.
+
+What a run makes of it (validation, the best weights, checkpoints) is in :mod:`.loop`; the
+scikit-learn classifier makes something else of the same steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from d2ace.errors import RunError, UserError
+from d2ace.models import MultiLabelModel, make_model
+from d2ace.selectors import make_selector
+
+from .clock import Clock
+from .config import RunConfig
+from .problem import Rows, Split
+from .shared import Part, SharedSelector
+
+__all__ = ["Training", "chunks", "seed_step", "warm_up"]
+
+EVALUATED_AT_ONCE = 1024
+
+
+class TrainingStep(nn.Module):
+    """Forward pass and loss as one module, so that wrappers for processes and precision fit."""
+
+    def __init__(self, model: MultiLabelModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The loss, and the logits [b, q]."""
+        output = self.model(x)
+        return self.model.loss(output, y, weight).total, output.logits
+
+
+class Training:
+    """State and steps of training on the rows ``train``.
+
+    ``instance_weight`` [n] multiplies what every row adds to a loss; its mean should be 1.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        train: Split,
+        fabric: Fabric,
+        instance_weight: npt.NDArray[np.float32] | None = None,
+    ) -> None:
+        self.config, self.fabric = config, fabric
+        seed_step(config.seed, 0, 0)  # all processes start from the same weights
+        width = train.X.shape[1]
+        self.model = _made(make_model, config.model, width, train.Y, config.model_options)
+        groups = self.model.param_groups(config.learning_rate)
+        self._peak = [group["lr"] for group in groups]
+        optimizer = torch.optim.Adam(groups, weight_decay=config.weight_decay, fused=True)
+        self.step_module, self.optimizer = fabric.setup(TrainingStep(self.model), optimizer)
+        batch_size = config.batch_size * fabric.world_size
+        selector = _made(
+            make_selector,
+            config.selector,
+            train.Y,
+            train.X,
+            _selector_options(config, batch_size, fabric.device),
+        )
+        self.shared = SharedSelector(selector, fabric.global_rank, fabric.world_size)
+        self.rows = {"train": self.placed(train)}
+        self._labels = torch.from_numpy(train.Y.toarray()).to(fabric.device)
+        self._instance_weight = (
+            None if instance_weight is None else torch.from_numpy(instance_weight).to(fabric.device)
+        )
+        self.epoch, self.position = 1, 0  # the epoch we are in, and its batches trained so far
+        self._begin_epoch()
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done."""
+        return self.epoch > self.config.epochs
+
+    def placed(self, split: Split) -> Rows:
+        """The rows of a split where the model is, in its precision."""
+        return Rows(split.X).to(self.fabric.device, next(self.model.parameters()).dtype)
+
+    def train_epoch(self) -> Iterator[int]:
+        """Train the rest of the epoch; gives way after every step, so that one may stop there."""
+        selector = self.shared.selector
+        selector.set_epoch(self.epoch)
+        self.step_module.train()
+        self.model.on_epoch_start(self.epoch, len(selector))
+        parts = iter(self.shared)
+        while True:
+            with self.clock.part("draw"):
+                part = next(parts, None)
+            if part is None:
+                break
+            if not self.position:
+                self.clock.move(selector.recompute_seconds, "draw", "recompute")
+            self._train(part)
+            self.position += 1
+            yield self.position
+
+    def _train(self, part: Part) -> None:
+        config, selector = self.config, self.shared.selector
+        step = (self.epoch - 1) * len(selector) + self.position
+        factor = warm_up(step, config.warmup * len(selector))
+        for group, peak in zip(self.optimizer.param_groups, self._peak, strict=True):
+            group["lr"] = peak * factor
+        selector.learning_rate = config.learning_rate * factor
+        with self.clock.part("observe"):
+            weight = self.shared.loss_weight(part)
+        with self.clock.part("train"):
+            seed_step(config.seed, step + 1, self.fabric.global_rank)
+            rows = torch.tensor(part.rows, device=self.fabric.device)
+            x, y = self.rows["train"].take(rows), self._labels[rows]
+            loss, logits = self.step_module(x, y, self._weighed(weight, rows))
+            self.fabric.backward(loss if part.scale == 1.0 else loss * part.scale)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.model.on_step(step)
+            self._loss_sum += loss.detach() * len(part.rows) * (part.scale > 0)
+        if selector.predictions == "train":
+            with self.clock.part("observe"):
+                self._told(self.shared.observe, part, logits)
+        self._epoch_counts += np.bincount(part.batch, minlength=self._epoch_counts.size)
+
+    def _weighed(self, weight: Tensor | None, rows: Tensor) -> Tensor | None:
+        """The selector's weights of a batch times those of its instances."""
+        if weight is not None:
+            weight = weight.to(self.fabric.device)
+        if self._instance_weight is None:
+            return weight
+        own = self._instance_weight[rows]
+        return own if weight is None else weight * own.unsqueeze(1)
+
+    def share(self) -> float:
+        """Exchange what the epoch's processes observed; the mean loss over the drawn rows."""
+        with self.clock.part("observe"):
+            self._told(self.shared.share)
+            if self.shared.selector.predictions == "full_pass":
+                self._told(self._observe_all)
+        if self.fabric.world_size > 1:
+            torch.distributed.all_reduce(self._loss_sum)
+        train_loss = float(self._loss_sum) / int(self._epoch_counts.sum())
+        if not math.isfinite(train_loss):
+            raise self._diverged()
+        return train_loss
+
+    def next_epoch(self) -> None:
+        """Stand at the start of the next epoch."""
+        self.epoch, self.position = self.epoch + 1, 0
+        self._begin_epoch()
+
+    def predict(self, rows: Rows) -> Tensor:
+        """Probabilities [n, q] of all rows, on the host."""
+        with self.fabric.autocast():
+            pieces = [self.model.predict_proba(x).cpu() for x in chunks(rows)]
+        return torch.cat(pieces)
+
+    def _observe_all(self) -> None:
+        """One evaluation pass over all training rows, for selectors that ask for it."""
+        rows = self.rows["train"]
+        self.shared.selector.observe(np.arange(len(rows)), probs=self.predict(rows))
+
+    def _told(self, tell: Callable[..., None], *arguments: Any) -> None:
+        """Tell the selector something; predictions it refuses are the end of the run."""
+        try:
+            tell(*arguments)
+        except ValueError as problem:
+            if not math.isfinite(float(self._loss_sum)):
+                raise self._diverged() from problem
+            raise RunError(f"Epoch {self.epoch}: {problem}") from problem
+
+    def _diverged(self) -> RunError:
+        return RunError(
+            f"The loss became infinite or NaN in epoch {self.epoch}; lower learning_rate (now "
+            f"{self.config.learning_rate}) or raise the precision (now {self.config.precision})."
+        )
+
+    def _begin_epoch(self) -> None:
+        device = self.fabric.device
+        exact = torch.float32 if device.type == "mps" else torch.float64  # which it does not have
+        self._loss_sum = torch.zeros((), dtype=exact, device=device)
+        self._epoch_counts = np.zeros(len(self.rows["train"]), dtype=np.int64)
+        self.clock = Clock()
+
+
+def warm_up(step: int, steps: int) -> float:
+    """The factor of the learning rate in (0-based) ``step``: linear over ``steps``, then 1."""
+    return min(1.0, (step + 1) / steps) if steps else 1.0
+
+
+def seed_step(seed: int, step: int, rank: int) -> None:
+    """Make the randomness of a step a pure function of seed, step and process.
+
+    So a run that goes on from a checkpoint needs no generator's state, and methods that are
+    compared with the same seed see the same dropout masks.
+    """
+    words = np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)
+    torch.manual_seed(int(words[0]))
+
+
+def chunks(rows: Rows) -> Iterator[Tensor]:
+    """All rows in pieces of a size that fits any device."""
+    for start in range(0, len(rows), EVALUATED_AT_ONCE):
+        yield rows.take(slice(start, start + EVALUATED_AT_ONCE))
+
+
+def _selector_options(config: RunConfig, batch_size: int, device: torch.device) -> dict[str, Any]:
+    given: dict[str, Any] = {"epochs": config.epochs, "warmup": config.warmup, "seed": config.seed}
+    for name in (*given, "batch_size"):
+        if name in config.selector_options:
+            raise UserError(f"{name} is a setting of the run, not one of selector_options.")
+    if device.type == "mps":  # it has no float64, which probabilities are kept in
+        given["device"] = "cpu"
+    return {**given, "batch_size": batch_size, **config.selector_options}
+
+
+def _made(make: Any, name: str, *arguments: Any) -> Any:
+    """A model or selector by name; what the caller got wrong is told as the caller's error."""
+    *positional, options = arguments
+    try:
+        return make(name, *positional, **options)
+    except (TypeError, ValueError) as problem:
+        raise UserError(str(problem)) from problem

@@ -1,0 +1,231 @@
+"""Cached feature maps: equal to fresh ones, keyed by content, safe against interruption."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from image_makers import Backbone, jpeg, make_csv, picture, put
+from torch import nn
+from torch.utils.data import DataLoader
+
+import d2ace
+from d2ace.data.images import (
+    FeatureDataset,
+    ImageDataset,
+    cache_features,
+    evaluation_transform,
+    image_dataset,
+    load_images,
+    train_transform,
+)
+from d2ace.errors import RunError, UserError
+
+N = 40
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    text = "image,one,two\n" + "".join(f"{k}.jpg,{k % 2},1\n" for k in range(N))
+    return make_csv(tmp_path / "set", text, [f"{k}.jpg" for k in range(N)])
+
+
+def images(root: Path, size: int = 16) -> ImageDataset:
+    return image_dataset(load_images("csv", root), None, evaluation_transform(size))
+
+
+def fresh(dataset: ImageDataset) -> torch.Tensor:
+    with torch.inference_mode():
+        return Backbone().eval()(torch.stack([dataset[k][0] for k in range(len(dataset))]))
+
+
+def folders(cache: Path) -> list[str]:
+    return sorted(path.name for path in cache.iterdir() if path.is_dir() and len(path.name) > 10)
+
+
+def test_maps_are_those_of_the_backbone_in_half_precision(root: Path, tmp_path: Path) -> None:
+    dataset, backbone = images(root), Backbone()
+    backbone.layers[1].eval()  # a part that is frozen stays so, and the rest goes on training
+    seen: list[tuple[int, int]] = []
+    features = cache_features(
+        backbone, dataset, tmp_path / "cache", batch_size=16, progress=lambda *at: seen.append(at)
+    )
+    expected = fresh(dataset)
+    assert (features.maps.dtype, features.maps.shape) == (np.float16, (N, 6, 4, 4))
+    assert isinstance(features.maps, np.memmap)
+    assert (torch.tensor(features.maps) == expected.half()).all()
+    assert np.allclose(features.pooled, expected.mean((2, 3)), atol=1e-6)
+    assert features.pooled.dtype == np.float32
+    index = [7, 0, 39, 7]
+    assert (features.batch(index) == expected[index].half().float()).all()
+    assert (features.batch(torch.tensor(index)) == features.batch(np.array(index))).all()
+    assert seen == [(0, N), (16, N), (32, N), (N, N)]
+    assert [part.training for part in backbone.layers] == [True, False, True]
+
+
+def test_the_second_time_nothing_is_computed(root: Path, tmp_path: Path) -> None:
+    first = cache_features(Backbone(), images(root), tmp_path / "cache")
+    again = Backbone()
+    second = cache_features(again, images(root), tmp_path / "cache", batch_size=7)
+    assert again.seen == 0
+    assert first.folder == second.folder
+
+
+def test_a_change_of_weights_transform_images_or_rows_is_another_key(
+    root: Path, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    cache_features(Backbone(), images(root), cache)
+    changed = Backbone()
+    with torch.no_grad():
+        changed.layers[1].running_mean[0] += 1e-3  # a buffer counts as much as a weight
+    cache_features(changed, images(root), cache)
+    cache_features(nn.Sequential(Backbone(), nn.Identity()), images(root), cache)
+    cache_features(Backbone(), images(root, size=20), cache)
+    cache_features(
+        Backbone(), image_dataset(images(root).data, [1, 0], evaluation_transform(16)), cache
+    )
+    assert len(folders(cache)) == 5
+    put(root / "3.jpg", jpeg(picture(99)))
+    features = cache_features(Backbone(), images(root), cache)
+    assert len(folders(cache)) == 6
+    assert (torch.tensor(features.maps) == fresh(images(root)).half()).all()
+
+
+def test_files_that_only_moved_are_not_computed_again(root: Path, tmp_path: Path) -> None:
+    cache_features(Backbone(), images(root), tmp_path / "cache")
+    moved = root.rename(tmp_path / "elsewhere")
+    os.utime(moved / "3.jpg", (1, 1))
+    backbone = Backbone()
+    cache_features(backbone, images(moved), tmp_path / "cache")
+    assert backbone.seen == 0
+
+
+def build(root: Path, cache: Path, die_after: int | None = None) -> None:
+    cache_features(Backbone(die_after=die_after), images(root), cache, batch_size=1)
+
+
+def started(*arguments: object) -> BaseProcess:
+    """`build` in a process of its own."""
+    process = multiprocessing.get_context("fork").Process(target=build, args=arguments)
+    process.start()
+    return process
+
+
+def test_a_killed_build_goes_on_and_is_never_taken_for_complete(root: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    process = started(root, cache, 21)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    (partial,) = folders(cache)
+    assert partial.endswith(".partial")
+    backbone = Backbone()
+    features = cache_features(backbone, images(root), cache, batch_size=5)
+    assert backbone.seen == N - 16  # the first 16 batches of one image had been noted
+    assert np.allclose(features.maps, fresh(images(root)), atol=2e-3)
+    assert folders(cache) == [features.folder.name]
+
+
+@pytest.mark.parametrize("damage", ["progress", "short", "note"])
+def test_an_unusable_partial_build_starts_over(root: Path, tmp_path: Path, damage: str) -> None:
+    cache = tmp_path / "cache"
+    with pytest.raises(KeyboardInterrupt):
+        cache_features(Backbone(), images(root), cache, batch_size=1, progress=interrupt_at(20))
+    partial = cache / folders(cache)[0]
+    if damage == "progress":
+        (partial / "progress.json").unlink()
+    elif damage == "note":
+        put(partial / "progress.json", "{")
+    else:
+        os.truncate(partial / "maps.npy", 200)
+    backbone = Backbone()
+    features = cache_features(backbone, images(root), cache)
+    assert backbone.seen == N
+    assert (torch.tensor(features.maps) == fresh(images(root)).half()).all()
+
+
+def interrupt_at(limit: int):  # type: ignore[no-untyped-def]
+    def progress(done: int, total: int) -> None:
+        if done >= limit:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.mark.parametrize("file", ["maps.npy", "pooled.npy", "about.json"])
+def test_a_damaged_cache_is_built_again(root: Path, tmp_path: Path, file: str) -> None:
+    features = cache_features(Backbone(), images(root), tmp_path / "cache")
+    path = features.folder / file
+    os.truncate(path, path.stat().st_size // 2)
+    again = cache_features(Backbone(), images(root), tmp_path / "cache")
+    assert (torch.tensor(again.maps) == fresh(images(root)).half()).all()
+
+
+def test_two_processes_that_want_the_same_maps_do_not_disturb_each_other(
+    root: Path, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    both = [started(root, cache) for _ in range(2)]
+    for process in both:
+        process.join()
+    assert [process.exitcode for process in both] == [0, 0]
+    backbone = Backbone()
+    features = cache_features(backbone, images(root), cache)
+    assert backbone.seen == 0
+    assert np.allclose(features.maps, fresh(images(root)), atol=2e-3)
+
+
+def test_maps_feed_a_loader_with_a_selector(root: Path, tmp_path: Path) -> None:
+    dataset = images(root)
+    features = cache_features(Backbone(), dataset, tmp_path / "cache")
+    rows = np.arange(30)[::-1].copy()
+    maps = FeatureDataset(features, dataset.labels, rows)
+    selector = d2ace.Random(dataset.labels[rows], batch_size=8, epochs=1)
+    loader = DataLoader(
+        d2ace.IndexedDataset(maps),
+        batch_sampler=selector,
+        num_workers=1,
+        multiprocessing_context="spawn",
+    )
+    seen = []
+    for index, x, y in loader:
+        assert (x == features.batch(rows[index])).all()
+        assert (y.numpy() == dataset.labels[rows[index]].toarray()).all()
+        seen += index.tolist()
+    assert sorted(seen) == list(range(30))
+
+
+class Loud(nn.Module):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images * 1e6
+
+
+class Flat(nn.Module):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images.mean((2, 3))
+
+
+def test_what_cannot_be_cached_is_refused(root: Path, tmp_path: Path) -> None:
+    cache, data = tmp_path / "cache", load_images("csv", root)
+    for module, dataset, kind, message in (
+        (Backbone(), image_dataset(data, None, train_transform(16)), UserError, "draws at random"),
+        (Backbone(), image_dataset(data), UserError, "does not say what it does"),
+        (Backbone(), image_dataset(data, None, lambda x: x), UserError, "does not say"),
+        (Backbone(), image_dataset(data, [], evaluation_transform(16)), UserError, "no images"),
+        (Flat(), images(root), UserError, r"gives \(32, 3\) for 32 images"),
+        (Loud(), images(root), RunError, r"0\.jpg: its feature map .* not finite in float16"),
+    ):
+        with pytest.raises(kind, match=message):
+            cache_features(module, dataset, cache)
+    put(tmp_path / "file", "")
+    with pytest.raises(RunError, match="cannot be read or written"):
+        cache_features(Backbone(), images(root), tmp_path / "file")
+    features = cache_features(Backbone(), images(root), cache)
+    with pytest.raises(UserError, match="labels has 3 rows, and the cache 40"):
+        FeatureDataset(features, np.ones((3, 2)))
