@@ -21,7 +21,7 @@ from smallrun import SMALL, small_run, without_times
 
 from d2ace.data import MultiLabelData
 from d2ace.errors import RunError, UserError
-from d2ace.training import RunInterrupted, RunResult
+from d2ace.training import RunInterrupted, RunResult, folder
 
 SETTINGS = SMALL | {
     "model": "clif",
@@ -245,7 +245,7 @@ def test_other_data_under_the_same_name_is_refused(table: MultiLabelData, tmp_pa
 def test_a_checkpoint_without_description_is_refused(table: MultiLabelData, tmp_path: Path) -> None:
     stopped(table, tmp_path / "run")
     (tmp_path / "run" / "run.json").unlink()
-    with pytest.raises(RunError, match=r"checkpoint without run\.json"):
+    with pytest.raises(RunError, match=r"holds checkpoint\.pt without run\.json"):
         small_run(table, out=tmp_path / "run")
 
 
@@ -299,6 +299,74 @@ def test_a_result_that_is_none_is_named(table: MultiLabelData, tmp_path: Path) -
     (tmp_path / "result.json").write_text(json.dumps({"format": 7}))
     with pytest.raises(RunError, match=r"result\.json cannot be read as the result of a run"):
         small_run(table, out=tmp_path)
+
+
+def test_a_finished_run_with_other_data_is_refused(table: MultiLabelData, tmp_path: Path) -> None:
+    small_run(table, out=tmp_path)
+    X = table.X + 1.0
+    X[0, 0] += 1
+    changed = MultiLabelData(table.name, X, table.Y, table.feature_names, table.label_names)
+    with pytest.raises(RunError, match=r"result\.json was saved with other data"):
+        small_run(changed, out=tmp_path)
+
+
+def test_the_number_of_processes_belongs_to_a_run(table: MultiLabelData, tmp_path: Path) -> None:
+    small_run(table, out=tmp_path)
+    with pytest.raises(UserError, match=r"saved by 1 process\(es\), whose batches"):
+        small_run(table, out=tmp_path, devices=2, accelerator="cpu")
+
+
+def test_files_of_others_stay(table: MultiLabelData, tmp_path: Path) -> None:
+    others = [tmp_path / name for name in ("best_resnet.pt", "best-one.pt", "notes.json")]
+    for path in others:
+        path.write_text("mine")
+    small_run(table, out=tmp_path)
+    small_run(table, out=tmp_path, resume=False)
+    assert [path.read_text() for path in others] == ["mine"] * 3
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "best.pt").write_text("mine")
+    with pytest.raises(RunError, match=r"holds best\.pt without run\.json"):
+        small_run(table, out=elsewhere, resume=False)
+    assert (elsewhere / "best.pt").read_text() == "mine"
+
+
+def test_one_process_at_a_time_in_a_folder(
+    table: MultiLabelData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "_PATIENCE", 0.1)
+    refused: list[str] = []
+
+    def intrude(entry: dict[str, Any]) -> None:
+        with pytest.raises(RunError, match="Another process is training in") as error:
+            small_run(table, out=tmp_path)
+        refused.append(str(error.value))
+
+    small_run(table, out=tmp_path, watch=intrude)
+    assert len(refused) == 5
+
+
+def test_tuning_leaves_another_run_alone(table: MultiLabelData, tmp_path: Path) -> None:
+    small_run(table, out=tmp_path)
+    before = (tmp_path / "result.json").read_bytes()
+    with pytest.raises(UserError, match="holds the result of another run"):
+        small_run(table, out=tmp_path, tune=True, seed=7)
+    assert (tmp_path / "result.json").read_bytes() == before
+
+
+def test_sigterm_reaches_the_processes_of_a_run(table_file: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "d2ace", "train", str(table_file), "--model", "mlp"]
+    command += ["--epochs", "100000", "--devices", "2", "--accelerator", "cpu"]
+    command += ["--out", str(tmp_path / "run")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "epoch 3/" not in (line := process.stderr.readline()):
+            assert line, "the run ended before its third epoch"
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "Stopped by SIGTERM in epoch" in errors.splitlines()[-1]
+    assert (tmp_path / "run" / "checkpoint.pt").exists()
 
 
 def test_a_copied_folder_goes_on_elsewhere(table: MultiLabelData, tmp_path: Path) -> None:

@@ -148,9 +148,30 @@ class Rare(d2ace.Selector):
     file.write_text(source)
     result = small_run(table, selector=f"{file}:Rare")
     assert result.history[-2]["effective_rows"] < result.dataset["train"]
-    before = result.config["selector_source"]
-    file.write_text(source + "\n# changed\n")
-    assert RunConfig(data="x", selector=f"{file}:Rare").selector_source != before
+    described = result.config
+    file.write_text(source.replace("sum(1)", "sum(1) * 0"))
+    changed = small_run(table, selector=f"{file}:Rare")  # the new code, not the one imported before
+    assert changed.history[-2]["effective_rows"] == pytest.approx(changed.dataset["train"])
+    assert changed.config["selector_source"] != described["selector_source"]
+    with pytest.raises(UserError, match=r"rare\.py has changed since this run was described"):
+        RunConfig.from_dict(described)
+
+
+def test_a_saved_model_does_not_need_its_selector(table: MultiLabelData, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("import d2ace\n\nclass Mine(d2ace.Random):\n    name = 'mine'\n")
+    small_run(table, selector=f"{file}:Mine", out=tmp_path / "run")
+    file.unlink()
+    assert d2ace.load_run(tmp_path / "run").predict(table.X[:2]).shape == (2, 5)
+
+
+def test_a_monitor_that_cannot_be_scored_is_refused() -> None:
+    data = make_multilabel(60, 6, 3, cardinality=1.0, seed=5)
+    Y = np.ones((60, 1), dtype=np.uint8)
+    always = MultiLabelData("always", data.X, Y, data.feature_names, ("yes",))
+    with pytest.raises(UserError, match=r"macro_auc is undefined on the .* another monitor"):
+        small_run(always)
+    assert small_run(always, monitor="hamming_loss").test["hamming_loss"] < 0.5
 
 
 def test_sparse_features_train_as_dense_ones(table: MultiLabelData) -> None:
@@ -189,6 +210,11 @@ def test_a_full_pass_tells_the_selector_all_rows(table: MultiLabelData) -> None:
     plain, full = small_run(table), small_run(table, selector_options=options)
     assert plain.history[1]["train_loss"] == full.history[1]["train_loss"]
     assert plain.history[3]["effective_rows"] != full.history[3]["effective_rows"]
+
+
+def test_divergence_after_the_last_step_is_named(table: MultiLabelData) -> None:
+    with pytest.raises(RunError, match="The loss became infinite or NaN in epoch 1; lower"):
+        small_run(table, learning_rate=1e30, warmup=0, batch_size=1000)
 
 
 def test_divergence_is_named(table: MultiLabelData) -> None:
@@ -270,6 +296,7 @@ def test_outlier_score_is_the_disagreement_of_five_neighbours() -> None:
         ({"devices": 0}, "devices is 0"),
         ({"accelerator": "tpu"}, "accelerator is 'tpu'; choose from"),
         ({"checkpoint_every": 3}, "need a folder; name one with out"),
+        ({"record": True}, "need a folder; name one with out"),
         ({"tensorboard": True}, "need a folder; name one with out"),
         ({"precision": "16-mixed"}, "needs a CUDA device"),
         ({"folds": 200}, "too few for 200 folds"),

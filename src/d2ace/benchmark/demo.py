@@ -81,7 +81,7 @@ def demo(
         for name in names
     }
     jobs = max(1, min(os.cpu_count() or 1, len(names) * seeds))
-    session = Session(out / "runs.db", jobs)
+    session = Session(out / "runs.db", jobs, retry=True)
     raise_unless_well(*run(session, [spec for runs in specs.values() for spec in runs]))
     data = load_digits()
     with Store(session.db) as store:

@@ -87,12 +87,11 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def outcome(folder: Path) -> tuple[dict[str, Any], bytes | None] | None:
     """The result and the recording that a finished run left in its folder, if it did finish."""
-    try:
-        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    from d2ace.training import RunResult
+
+    if not (folder / "result.json").exists():
         return None
-    except (OSError, ValueError) as error:
-        raise RunError(f"{folder / 'result.json'} cannot be read: {error}") from None
+    result = RunResult.read(folder / "result.json").to_dict()
     recording = folder / "record.npz"
     return result, recording.read_bytes() if recording.exists() else None
 

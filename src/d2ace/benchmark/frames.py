@@ -30,7 +30,10 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 Scores = dict[str, dict[str, float]]
 """Dataset -> method -> score."""
 
-_ELSEWHERE = ("model", "model_options", "selector", "selector_options", "fold", "seed")
+_ELSEWHERE = (
+    *("model", "model_options", "selector", "selector_options", "selector_source"),
+    *("fold", "seed"),
+)
 _IN_THE_NAME = ("repair", "protocol")  # of the dataset
 _NO_EFFECT = ("epoch_loss", "record")  # on scores
 _SETTINGS = [key for key in DEFAULTS if key not in (*_ELSEWHERE, *_IN_THE_NAME, *_NO_EFFECT)]
@@ -88,10 +91,26 @@ class Comparison:
             return held * len(methods), len(methods), sorted(methods)
 
         best = max(choices, key=size, default=frozenset())
+        whole = [dataset for dataset, row in table.items() if best and best <= set(row)]
+        block = {dataset: self._common_means(metric, dataset, sorted(best)) for dataset in whole}
+        return {dataset: row for dataset, row in block.items() if row}
+
+    def _common_means(self, metric: str, dataset: str, methods: list[str]) -> dict[str, float]:
+        """Printed means over the folds and seeds that all the methods have; none is empty."""
+        scores = {
+            method: {
+                (run.fold, run.seed): test_score(run, metric) for run in self.runs(dataset, method)
+            }
+            for method in methods
+        }
+        common = set.intersection(
+            *({pair for pair, score in own.items() if score == score} for own in scores.values())
+        )
+        if not common:
+            return {}
         return {
-            dataset: {method: score for method, score in row.items() if method in best}
-            for dataset, row in table.items()
-            if best and best <= set(row)
+            method: round(float(np.mean([own[pair] for pair in sorted(common)])), DIGITS)
+            for method, own in scores.items()
         }
 
     def differences(

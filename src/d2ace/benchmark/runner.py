@@ -116,7 +116,12 @@ class _Work:
     def _adopt(self) -> None:
         """Store runs that had finished when their parent was killed before it could store them."""
         for spec in list(self.waiting):
-            left = outcome(self._folder(spec))
+            try:
+                left = outcome(self._folder(spec))
+            except RunError as error:
+                self.waiting.remove(spec)
+                self._handle(Event(spec, "failed", error=str(error)))
+                continue
             if left is not None:
                 self.waiting.remove(spec)
                 self._handle(Event(spec, "finished", result=left[0], recording=left[1]))

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from d2ace.errors import UserError
+from d2ace.errors import RunError, UserError
 
 from .specs import RunSpec, canonical
 
@@ -263,8 +263,14 @@ class Store:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield self._connection
-        except BaseException:
-            self._connection.execute("ROLLBACK")
+        except BaseException as error:
+            if self._connection.in_transaction:  # a full disk has ended it already
+                self._connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
+                raise RunError(
+                    f"the store {self.path} could not be written ({error}); make room and start "
+                    "again: what was stored before is still there"
+                ) from error
             raise
         self._connection.execute("COMMIT")
 

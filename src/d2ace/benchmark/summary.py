@@ -80,12 +80,16 @@ def headline(laboratory: Laboratory, found: list[Finding]) -> list[str]:
         return ["No two methods finished on the same dataset: there is nothing to compare yet."]
     wins: dict[str, int] = {}
     for finding in comparable:
-        wins[finding.best] = wins.get(finding.best, 0) + 1
+        ranks = finding.verdicts.average_ranks
+        for method, rank in ranks.items():
+            if rank == ranks[finding.best]:
+                wins[method] = wins.get(method, 0) + 1
     most = max(wins.values())
     leaders = sorted(method for method, count in wins.items() if count == most)
     tables = f"{counted(len(comparable), 'table')} of model and metric"
     if len(comparable) == 1:
-        lead = f"{leaders[0]} has the best average rank"
+        word = "share" if len(leaders) > 1 else "has"
+        lead = f"{_and(leaders)} {word} the best average rank"
     elif len(leaders) > 1:
         each = "each has" if len(leaders) > 2 else "both have"
         lead = f"{_and(leaders)} {each} the best average rank in {most} of {tables}"

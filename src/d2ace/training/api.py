@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -13,7 +14,7 @@ from d2ace.errors import UserError
 from .config import RunConfig
 from .folder import RunFolder
 from .problem import make_problem
-from .processes import launch, make_fabric
+from .processes import first_process, launch, make_fabric
 from .result import RunResult
 from .run import Run, Watch
 
@@ -105,23 +106,28 @@ def train_config(
         raise UserError(f"checkpoint_every is {checkpoint_every}; it must be 1 or more steps.")
     if threads is not None and threads < 1:
         raise UserError(f"threads is {threads}; it must be 1 or more.")
-    if out is None and (tensorboard or checkpoint_every):
-        raise UserError("Checkpoints and event files need a folder; name one with out.")
+    if out is None and (tensorboard or checkpoint_every or config.record):
+        raise UserError("Checkpoints, event files and records need a folder; name one with out.")
     folder = None if out is None else RunFolder(Path(out), config)
     if folder is not None:
         if not resume:
             folder.clear()
-        done = folder.finished()
-        if done is not None:
-            return done
+        folder.check()
     fabric = make_fabric(devices, accelerator, config.precision)
     started = perf_counter()
     problem = make_problem(config, data)
-    if folder is not None:
-        folder.open()
-        if tensorboard:
-            from .views import EventFiles, together
+    with ExitStack() as stack:
+        if folder is not None:
+            done = folder.finished(problem.digest, fabric.world_size)
+            if done is not None:
+                return done
+            folder.open()
+            if first_process():
+                stack.enter_context(folder.alone())
+            if tensorboard:
+                from .views import EventFiles, together
 
-            watch = together(watch, EventFiles(folder.path / "tensorboard"))
-    run = Run(config, problem, folder, checkpoint_every, threads, watch, perf_counter() - started)
-    return RunResult.from_dict(json.loads(launch(fabric, run)))
+                watch = together(watch, EventFiles(folder.path / "tensorboard"))
+        prepared = perf_counter() - started
+        run = Run(config, problem, folder, checkpoint_every, threads, watch, prepared)
+        return RunResult.from_dict(json.loads(launch(fabric, run)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +19,7 @@ from d2ace.evaluation import METRICS
 
 from .api import train_config
 from .config import RunConfig
+from .processes import first_process
 from .result import RunResult
 from .saved import load_run
 from .tuning import tuned
@@ -119,7 +119,7 @@ def train(
             result = tuned(config, None, out, running)
         else:
             result = train_config(config, out=out, **running)
-    if os.environ.get("RANK", "0") != "0":  # one of several processes speaks for all
+    if not first_process():
         return
     if as_json:
         print(result.to_json())

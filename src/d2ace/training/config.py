@@ -83,8 +83,13 @@ class RunConfig:
         except ValueError as problem:
             raise UserError(str(problem)) from problem
         file = selector_file(self.selector)
-        if file is not None and self.selector_source is None:
+        if file is not None:
             source = hashlib.sha256(file.read_bytes()).hexdigest()
+            if self.selector_source not in (None, source):
+                raise UserError(
+                    f"{file} has changed since this run was described (its checksum was "
+                    f"{str(self.selector_source)[:8]}..., now {source[:8]}...); describe it anew."
+                )
             object.__setattr__(self, "selector_source", source)
 
     @classmethod

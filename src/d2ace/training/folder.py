@@ -11,6 +11,10 @@ result.json     the result, written last
 from __future__ import annotations
 
 import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,7 @@ from .result import RunResult
 __all__ = ["RunFolder"]
 
 FORMAT = 1
+_PATIENCE = 5.0  # seconds that a run of before may take to end
 
 
 class RunFolder:
@@ -32,32 +37,49 @@ class RunFolder:
         self.path = path
         self.config = config
 
-    def finished(self) -> RunResult | None:
-        """The result, if this run has ended already; the folder of another run is refused."""
-        description, result = self.path / "run.json", self.path / "result.json"
+    def check(self) -> None:
+        """Refuse the folder of another run, or one with files that look like a run's."""
+        description = self.path / "run.json"
         if description.exists():
             self._refuse_foreign(self._described(description), "run.json")
-        elif (self.path / "checkpoint.pt").exists():
-            raise RunError(
-                f"{self.path} holds a checkpoint without run.json, so nobody knows what it "
-                "trains; it was left alone: choose another folder with out."
-            )
-        return RunResult.read(result) if result.exists() else None
+            return
+        for name in ("checkpoint.pt", "best.pt", "result.json"):
+            if (self.path / name).exists():
+                raise RunError(
+                    f"{self.path} holds {name} without run.json, so nobody knows what it belongs "
+                    "to; it was left alone: choose another folder with out."
+                )
+
+    def finished(self, digest: str, processes: int) -> RunResult | None:
+        """The result, if this run has ended already with these data and processes."""
+        path = self.path / "result.json"
+        if not path.exists():
+            return None
+        result = RunResult.read(path)
+        if result.dataset.get("digest", digest) != digest:
+            raise self._other_data(path)
+        self._refuse_other_processes(path, result.environment["devices"], processes)
+        self._forget_best(keep=None)  # which a process killed right at the end may have left
+        return result
 
     def clear(self) -> None:
         """Remove what an earlier run left."""
-        for name in ("result.json", "checkpoint.pt", "record.npz", "run.json"):
+        if not (self.path / "run.json").exists():
+            return
+        for name in ("result.json", "checkpoint.pt", "record.npz", "best.pt", "run.json"):
             (self.path / name).unlink(missing_ok=True)
         self._forget_best(keep=None)
 
     def open(self) -> None:
         """Make the folder this run's."""
         make_folder(self.path)
+        for left in self.path.glob(".*.pt.*.tmp"):  # by a process killed while it wrote
+            left.unlink(missing_ok=True)
         if not (self.path / "run.json").exists():
             text = json.dumps({"format": FORMAT, "config": self.config.to_dict()}, indent=1)
             write_whole(self.path / "run.json", text.encode())
 
-    def load(self, digest: str) -> dict[str, Any] | None:
+    def load(self, digest: str, processes: int) -> dict[str, Any] | None:
         """The checkpoint, if there is one; one of another run or other data is refused."""
         path = self.path / "checkpoint.pt"
         if not path.exists():
@@ -70,13 +92,26 @@ class RunFolder:
             )
         self._refuse_foreign(json.loads(content["config"]), "checkpoint.pt")
         if content["data"] != digest:
-            raise RunError(
-                f"{path} was saved with other data than {self.config.data} is now; it was left "
-                "alone: restore the data, or choose another folder with out."
-            )
+            raise self._other_data(path)
+        self._refuse_other_processes(path, content["processes"], processes)
         return content
 
-    def save(self, loop: dict[str, Any], spent: dict[str, float], digest: str) -> None:
+    def _other_data(self, path: Path) -> RunError:
+        return RunError(
+            f"{path} was saved with other data than {self.config.data} is now; it was left "
+            "alone: restore the data, or choose another folder with out."
+        )
+
+    def _refuse_other_processes(self, path: Path, before: int, now: int) -> None:
+        if before != now:
+            raise UserError(
+                f"{path} was saved by {before} process(es), whose batches are not those of {now}; "
+                f"it was left alone: use devices={before}, or another folder with out."
+            )
+
+    def save(
+        self, loop: dict[str, Any], spent: dict[str, float], digest: str, processes: int
+    ) -> None:
         """Write the checkpoint, then drop weights it no longer needs."""
         save_tensors(
             self.path / "checkpoint.pt",
@@ -84,6 +119,7 @@ class RunFolder:
                 "format": FORMAT,
                 "config": json.dumps(self.config.to_dict()),
                 "data": digest,
+                "processes": processes,
                 "spent": spent,
                 "loop": loop,
             },
@@ -111,18 +147,35 @@ class RunFolder:
         if record is not None:
             write_whole(self.path / "record.npz", record)
         best = self._best(result.best_epoch)
-        if best.exists():
+        if best.exists():  # else it was copied before this process was killed
             write_whole(self.path / "best.pt", best.read_bytes())
         write_whole(self.path / "result.json", json.dumps(result.to_dict(), indent=1).encode())
-        self._forget_best(keep=None, finished=True)
+        self._forget_best(keep=None)
 
     def _best(self, epoch: int) -> Path:
         return self.path / f"best-{epoch}.pt"
 
-    def _forget_best(self, keep: int | None, *, finished: bool = False) -> None:
-        for path in self.path.glob("best*.pt"):
-            if path != self._best(keep or 0) and not (finished and path.name == "best.pt"):
+    def _forget_best(self, keep: int | None) -> None:
+        for path in self.path.glob("best-*.pt"):
+            if re.fullmatch(r"best-\d+\.pt", path.name) and path != self._best(keep or 0):
                 path.unlink(missing_ok=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep others out while a run works here; SQLite's lock ends with its process."""
+        lock = sqlite3.connect(self.path / ".lock", timeout=_PATIENCE, isolation_level=None)
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as problem:
+            lock.close()
+            raise RunError(
+                f"Another process is training in {self.path}; wait for it, or choose another "
+                "folder with out."
+            ) from problem
+        try:
+            yield
+        finally:
+            lock.close()
 
     def _described(self, path: Path) -> dict[str, Any]:
         try:

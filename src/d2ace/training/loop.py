@@ -12,6 +12,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from d2ace.errors import UserError
 from d2ace.evaluation import METRICS, Evaluation, evaluate
 
 from .config import RunConfig
@@ -34,6 +35,7 @@ class Loop(Training):
         self.history: list[dict[str, Any]] = []
         self.draw_counts = np.zeros(len(problem.train.rows), dtype=np.int64)
         self.best_epoch, self.best_score = 0, -math.inf
+        self._refuse_undefined_monitor()
 
     # One epoch ------------------------------------------------------------------------------
 
@@ -49,6 +51,8 @@ class Loop(Training):
         train_loss = self.share()
         with self.clock.part("evaluation"):
             scores = self.predict(self.rows["validation"])
+            if not torch.isfinite(scores).all():
+                raise self._diverged()
             outcome = _evaluated(self.problem.validation, scores)
             epoch_loss = self._epoch_loss() if self.config.epoch_loss else None
         if self.recorder is not None:
@@ -70,10 +74,20 @@ class Loop(Training):
         self.next_epoch()
         return entry
 
+    def _refuse_undefined_monitor(self) -> None:
+        """Whether the monitored metric exists is up to the validation labels alone."""
+        labels = self.problem.validation.Y
+        blank = evaluate(labels, np.zeros(labels.shape))
+        if math.isnan(blank.values[self.config.monitor]):
+            raise UserError(
+                f"{self.config.monitor} is undefined on the {labels.shape[0]} validation rows of "
+                f"{self.problem.name}, as no label has both classes there; choose another monitor "
+                "or a larger validation share."
+            )
+
     def _remember(self, outcome: Evaluation) -> None:
         metric = METRICS[self.config.monitor]
         score = outcome.values[self.config.monitor] * (1 if metric.higher_is_better else -1)
-        score = -math.inf if math.isnan(score) else score
         if not self.best_epoch or score > self.best_score:
             self.best_epoch, self.best_score = self.epoch, score
 

@@ -97,6 +97,7 @@ class Problem:
             "train": len(self.train.rows),
             "validation": len(self.validation.rows),
             "test": len(self.test.rows),
+            "digest": self.digest,
         }
 
 

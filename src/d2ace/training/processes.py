@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,10 +16,12 @@ from torch.multiprocessing.spawn import ProcessRaisedException
 
 from d2ace.errors import RunError, UserError
 
+from .interruption import RunInterrupted
+
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["ACCELERATORS", "any_process", "launch", "make_fabric"]
+__all__ = ["ACCELERATORS", "any_process", "first_process", "launch", "make_fabric"]
 
 _TOLD: tuple[type[Exception], ...] = (RunError, UserError)
 ACCELERATORS = ("auto", "cpu", "cuda", "mps")
@@ -61,15 +68,51 @@ def launch(fabric: Fabric, run: Callable[[Fabric], str]) -> str:
     if "LT_CLI_USED" in os.environ:  # `fabric run` has started the processes
         return run(fabric)
     try:
-        result: str = fabric.launch(run)
+        with _forwarded_signal():
+            result: str = fabric.launch(run)
     except ProcessRaisedException as problem:
         last = str(problem).strip().splitlines()[-1]
         name, _, sentence = last.partition(": ")
+        if name.endswith(".RunInterrupted"):
+            stopped_by = sentence.split()[2]  # "Stopped by SIGTERM ..."
+            raise RunInterrupted(signal.Signals[stopped_by], sentence) from problem
         known = {f"{each.__module__}.{each.__qualname__}": each for each in _TOLD}
         if name in known:
             raise known[name](sentence) from problem
         raise
     return result
+
+
+def first_process() -> bool:
+    """Whether this is the process that speaks and writes for all that a launcher started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def _forwarded_signal() -> Iterator[None]:
+    """SIGTERM goes to the processes that were started, which save and end, and end this one.
+
+    (SIGINT comes from a terminal, which sends it to all of them.)
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+
+    def forward(signum: int, frame: FrameType | None) -> None:
+        children = multiprocessing.active_children()
+        for child in children:
+            child.terminate()
+        if not children and callable(before):
+            before(signum, frame)
+        elif not children:
+            raise SystemExit(128 + signum)
+
+    signal.signal(signal.SIGTERM, forward)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def any_process(fabric: Fabric, value: int) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from d2ace.errors import RunError
 from d2ace.evaluation import Evaluation
 
 from .clock import PARTS
@@ -60,7 +61,14 @@ class Run:
         loop = Loop(self.config, problem, fabric)
         best: dict[str, Any] | None = None
         if self.folder is not None:
-            saved = self.folder.load(problem.digest)
+            saved = self.folder.load(problem.digest, fabric.world_size)
+            place = 0 if saved is None else 1 + saved["loop"]["epoch"] * len(loop.shared.selector)
+            place += 0 if saved is None else saved["loop"]["position"]
+            if any_process(fabric, place) != -any_process(fabric, -place):
+                raise RunError(
+                    f"The processes do not find the same checkpoint in {self.folder.path}; use a "
+                    "folder that all machines share."
+                )
             if saved is not None:
                 loop.load_state_dict(saved["loop"])
                 spent = _Spent(**saved["spent"])
@@ -110,7 +118,7 @@ class Run:
     def _save(self, loop: Loop, spent: _Spent) -> None:
         state = loop.state_dict()
         if self.folder is not None and loop.fabric.is_global_zero:
-            self.folder.save(state, spent.so_far(), self.problem.digest)
+            self.folder.save(state, spent.so_far(), self.problem.digest, loop.fabric.world_size)
 
     def _stop_if(self, signum: int, loop: Loop) -> None:
         if signum and self.folder is not None:

@@ -13,9 +13,8 @@ import torch
 
 from d2ace.data import Scaler
 from d2ace.errors import RunError, UserError
-from d2ace.models import MultiLabelModel, make_model
+from d2ace.models import MODELS, MultiLabelModel, make_model
 
-from .config import RunConfig
 from .files import load_tensors
 from .problem import Rows
 from .result import RunResult
@@ -36,7 +35,7 @@ class SavedRun:
         self.result = RunResult.read(path / "result.json")
         saved = load_tensors(path / "best.pt", "saved weights")
         try:
-            config = RunConfig.from_dict(json.loads(saved["config"]))
+            config = json.loads(saved["config"])
             self.label_names: list[str] = saved["label_names"]
             self.feature_names: list[str] = saved["feature_names"]
             self._features: npt.NDArray[np.int64] = saved["features"].numpy()
@@ -88,10 +87,11 @@ def load_run(path: str | Path) -> SavedRun:
     return SavedRun(Path(path))
 
 
-def _rebuilt(config: RunConfig, n_features: int, saved: dict[str, Any]) -> MultiLabelModel:
+def _rebuilt(config: dict[str, Any], n_features: int, saved: dict[str, Any]) -> MultiLabelModel:
     """The model with its saved weights; label statistics are among them as buffers."""
     labels = np.zeros((1, len(saved["label_names"])), dtype=np.float32)
     with torch.random.fork_rng([]):
-        model = make_model(config.model, n_features, labels, **config.model_options)
+        options = MODELS[config["model"]].restoring(config["model_options"], saved["weights"])
+        model = make_model(config["model"], n_features, labels, **options)
     model.load_state_dict(saved["weights"])
     return model.eval()

@@ -51,6 +51,8 @@ def tuned(
             f"{config.selector!r}: the paper's grids cover {', '.join(MODEL_GRIDS)} and "
             f"{', '.join(SELECTOR_GRIDS)}, and options given explicitly stay as they are."
         )
+    if out is not None:
+        _refuse_other_run(Path(out), config)
     tried: list[dict[str, Any]] = []
     best: tuple[float, RunResult, Path | None] | None = None
     for field, grid in (("model_options", models), ("selector_options", selectors)):
@@ -70,6 +72,20 @@ def tuned(
     if out is not None and best[2] is not None:
         _copy(best[2], Path(out), chosen)
     return chosen
+
+
+def _refuse_other_run(out: Path, config: RunConfig) -> None:
+    """Only the result of this very search may be replaced."""
+    if not (out / "result.json").exists():
+        return
+    before = RunResult.read(out / "result.json")
+    tuned_over = ("model_options", "selector_options")
+    ours = {key: value for key, value in config.to_dict().items() if key not in tuned_over}
+    if before.tuning is None or any(before.config[key] != value for key, value in ours.items()):
+        raise UserError(
+            f"{out} holds the result of another run; it was left alone: choose another folder "
+            "with out."
+        )
 
 
 def _open(

@@ -1,0 +1,60 @@
+"""Methods are compared on the same runs, whoever wrote them and however far a grid has come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from report_data import result
+
+from d2ace.benchmark.frames import Comparison, collect
+from d2ace.benchmark.specs import RunSpec
+from d2ace.benchmark.store import Store
+from d2ace.benchmark.summary import findings, headline
+
+
+def comparison(store: Store) -> Comparison:
+    (one,) = collect(store).comparisons
+    return one
+
+
+def add(store: Store, method: str, selector: str, score: float, fold: int = 0, **more: str) -> None:
+    config = {"data": "yeast", "model": "mlp", "selector": selector, "fold": fold, "epochs": 3}
+    spec = RunSpec("main", method, {**config, **more})
+    content = result(spec)
+    content["test"] = dict.fromkeys(content["test"], score)
+    store.add(spec, content)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs.db")
+
+
+def test_an_own_selector_stands_beside_the_others(store: Store) -> None:
+    add(store, "Random", "random", 0.7)
+    add(store, "Mine", "mine.py:Mine", 0.8, selector_source="d0" * 32)
+    one = comparison(store)
+    assert one.datasets == ["yeast"]
+    assert one.block("macro_auc") == {"yeast": {"Random": 0.7, "Mine": 0.8}}
+
+
+def test_ranks_use_the_folds_that_all_methods_have(store: Store) -> None:
+    for fold, score in enumerate((0.5, 0.9, 0.9)):
+        add(store, "Random", "random", score, fold)
+    add(store, "D2ACE", "d2ace", 0.6, fold=0)
+    assert comparison(store).block("macro_auc") == {"yeast": {"D2ACE": 0.6, "Random": 0.5}}
+
+
+def test_methods_without_a_common_fold_are_not_ranked(store: Store) -> None:
+    add(store, "Random", "random", 0.5, fold=0)
+    add(store, "D2ACE", "d2ace", 0.6, fold=1)
+    assert comparison(store).block("macro_auc") == {}
+
+
+def test_a_tie_is_called_one(store: Store) -> None:
+    add(store, "Random", "random", 0.7)
+    add(store, "D2ACE", "d2ace", 0.7)
+    laboratory = collect(store)
+    words = headline(laboratory, findings(laboratory.comparisons[0]))[0]
+    assert words.startswith("D2ACE and Random both have the best average rank in 4 of 4")
