@@ -27,7 +27,7 @@ from .distributed import DistributedSelector
 
 mend_torchvision()
 try:
-    from accelerate.data_loader import prepare_data_loader
+    from accelerate.data_loader import prepare_data_loader  # type: ignore[import-untyped]
     from transformers import Trainer
 except ImportError as error:
     raise RunError(
@@ -182,7 +182,7 @@ class SelectionMixin:
         self.batches.skipped = state["progress"]["position"] if skips else 0
 
 
-class SelectionTrainer(SelectionMixin, Trainer):  # type: ignore[misc]
+class SelectionTrainer(SelectionMixin, Trainer):
     """Hugging Face's Trainer with training batches drawn by ``selector``.
 
     Takes what ``Trainer`` takes, and ``selector``; see :class:`SelectionMixin`.
