@@ -98,9 +98,9 @@ def make_trainer(folder: Any, **options: Any) -> pl.Trainer:
 __all__ = [
     "BATCH",
     "EPOCHS",
-    "N",
     "DistributedSelector",
     "Module",
+    "N",
     "by_hand",
     "data",
     "make_loader",
