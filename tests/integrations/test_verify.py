@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from accelerate import Accelerator, skip_first_batches
 from accelerate.data_loader import prepare_data_loader
+from lightning.fabric import Fabric
 from lightning.pytorch.trainer.states import RunningStage, TrainerFn
 from lightning_parts import (
     BATCH,
@@ -45,6 +46,8 @@ def test_loaders_that_draw_from_the_selector_pass():
     selector.verify(make_loader(selector, workers=2))
     selector.verify(make_loader(DistributedSelector(selector)))
     selector.verify(flat(selector))
+    fabric = Fabric(accelerator="cpu", devices=1)
+    selector.verify(fabric.setup_dataloaders(make_loader(selector), use_distributed_sampler=False))
     accelerator = Accelerator(cpu=True)
     selector.verify(accelerator.prepare(make_loader(selector)))
     selector.verify(accelerator.prepare(flat(selector)))
@@ -70,9 +73,7 @@ def test_samplers_in_its_place_are_named():
     shuffled = DataLoader(rows(), batch_size=BATCH, shuffle=True)
     assert "draws from BatchSampler over RandomSampler, not from" in refused(selector, shuffled)
     swapped = Accelerator(cpu=True).prepare(shuffled)
-    assert "SeedableRandomSampler, not from this" in refused(selector, swapped) or (
-        "RandomSampler, not from this" in refused(selector, swapped)
-    )
+    assert "RandomSampler, not from this selector" in refused(selector, swapped)
     assert "draws from D2ACE" in refused(selector, make_loader(make_selector()))
     assert "has no batch sampler" in refused(selector, [1, 2])
     assert "has no batch sampler" in refused(selector, DataLoader(rows(), batch_size=None))
@@ -117,7 +118,6 @@ def test_alone_it_is_the_selector():
     for batches in (alone, shared):
         for index, x, _ in make_loader(batches):
             batches.observe(index, logits=x[:, :4])
-    assert shared.loss_weight is not None
     assert len(shared) == len(alone)
     assert list(shared) == list(alone)
 
