@@ -46,10 +46,31 @@ def test_the_readme_runs(root):
         exec(compile(block, "README.md", "exec"), namespace)  # noqa: S102
 
 
-@pytest.mark.parametrize("name", ["three_lines.py", "own_selector.py"])
+ALONE = [
+    "three_lines.py",
+    "own_selector.py",
+    "sklearn_classifier.py",
+    "lightning_trainer.py",
+    "hugging_face.py",
+]
+
+
+@pytest.mark.parametrize("name", ALONE)
 def test_examples_run(root, name):
     printed = run(sys.executable, str(root / "examples" / name), "--quick")
     assert printed.strip()
+
+
+def test_the_example_for_two_processes_runs(root):
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    printed = run(*launch, str(root / "examples" / "two_processes.py"))
+    assert sorted(line[:9] for line in printed.splitlines()) == ["process 0", "process 1"]
+    assert printed.count("P agree: True") == 2
+
+
+def test_no_example_is_forgotten(root):
+    names = {path.name for path in (root / "examples").glob("*.py")}
+    assert names == {*ALONE, "two_processes.py"}
 
 
 def test_the_changelog_knows_this_version(root):

@@ -56,29 +56,28 @@ class Module(pl.LightningModule):
         loss = nn.functional.binary_cross_entropy_with_logits(logits, y, weight)
         return {"loss": loss, "logits": logits}
 
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        x, y = batch
-        self.log("val", nn.functional.binary_cross_entropy_with_logits(self.network(x), y))
-
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.network.parameters(), lr=0.02)
 
 
-def by_hand(method: str = "d2ace", **options: Any) -> tuple[list[list[int]], list[Tensor]]:
+def by_hand(
+    method: str = "d2ace", dtype: torch.dtype = torch.float32, **options: Any
+) -> tuple[list[list[int]], list[Tensor]]:
     """The plain loop of the README: the batches drawn and the weights it ends with."""
-    selector, model = make_selector(method, **options), network()
+    selector, model = make_selector(method, **options), network().to(dtype)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    selector.learning_rate = 0.02  # DIHCL reads it
     drawn = []
     for _ in range(EPOCHS):
         for index, x, y in make_loader(selector):
             drawn.append(index.tolist())
-            logits = model(x)
+            logits = model(x.to(dtype))
             weight = selector.loss_weight(index)
-            loss = nn.functional.binary_cross_entropy_with_logits(logits, y, weight)
+            loss = nn.functional.binary_cross_entropy_with_logits(logits, y.to(dtype), weight)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            selector.observe(index, logits=logits)
+            selector.observe(index, logits=logits.float())
     return drawn, [parameter.detach() for parameter in model.parameters()]
 
 
@@ -101,6 +100,7 @@ __all__ = [
     "EPOCHS",
     "DistributedSelector",
     "Module",
+    "N",
     "by_hand",
     "data",
     "make_loader",

@@ -84,7 +84,7 @@ def make_arguments(folder: Path | str, **options: Any) -> TrainingArguments:
 def make_trainer(folder: Path | str, selector: Any = None, **options: Any) -> Recording:
     extra = {key: options.pop(key) for key in ("callbacks", "eval_dataset") if key in options}
     return Recording(
-        make_model(),
+        make_model().to(options.pop("dtype", torch.float32)),
         make_arguments(folder, **options),
         train_dataset=data(),
         selector=make_selector() if selector is None else selector,
@@ -92,9 +92,11 @@ def make_trainer(folder: Path | str, selector: Any = None, **options: Any) -> Re
     )
 
 
-def by_hand(accumulate: int = 1, **options: Any) -> tuple[list[list[int]], list[torch.Tensor]]:
+def by_hand(
+    accumulate: int = 1, dtype: torch.dtype = torch.float32, method: str = "d2ace"
+) -> tuple[list[list[int]], list[torch.Tensor]]:
     """The plain loop: the batches drawn and the weights it ends with."""
-    selector, model = make_selector(**options), make_model()
+    selector, model = make_selector(method), make_model().to(dtype)
     dataset = data()
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
     loader = DataLoader(
@@ -114,7 +116,7 @@ def by_hand(accumulate: int = 1, **options: Any) -> tuple[list[list[int]], list[
             )
             window = min(accumulate, len(loader) - number // accumulate * accumulate)
             (loss / window).backward()
-            selector.observe(index, logits=logits)
+            selector.observe(index, logits=logits.float())
             if (number + 1) % accumulate == 0 or number + 1 == len(loader):
                 optimizer.step()
                 optimizer.zero_grad()

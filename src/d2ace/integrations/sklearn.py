@@ -142,8 +142,6 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
             kept = np.flatnonzero(weight)
-            if not len(kept):
-                raise UserError("sample_weight is zero for every row; give some row a weight.")
             X, Y, weight = X[kept], Y[kept], weight[kept]
             weight = (weight / weight.mean()).astype(np.float32)
         self._refuse_single_class(Y)
@@ -208,21 +206,18 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _targets(self, y: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
         """The labels as zeros and ones [n, q], and ``classes_``."""
         check_classification_targets(y)
-        kind = type_of_target(y, input_name="y")
         self._binary = y.ndim == 1
-        if kind == "multilabel-indicator":
+        if not self._binary and bool(((y == 0) | (y == 1)).all()):
             self.classes_ = np.arange(y.shape[1])
             return y.astype(np.uint8)
-        if kind == "binary" and y.ndim == 1:
-            self.classes_, codes = np.unique(y, return_inverse=True)
-            return codes.astype(np.uint8)[:, None]
-        if y.ndim == 2 and set(np.unique(y)) <= {0, 1}:  # one column, or columns of one value
-            self.classes_ = np.arange(y.shape[1])
-            return y.astype(np.uint8)
-        raise UserError(
-            f"Only binary classification is supported. The type of the target is {kind}; give "
-            "labels as a matrix [n, q] of zeros and ones."
-        )
+        kind = type_of_target(y, input_name="y")
+        if not self._binary or kind != "binary":
+            raise UserError(
+                f"Only binary classification is supported. The type of the target is {kind}; give "
+                "labels as a matrix [n, q] of zeros and ones."
+            )
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        return codes.astype(np.uint8)[:, None]
 
     def _names(self, names: list[str] | None) -> None:
         if names is not None and not self._binary:

@@ -1,0 +1,202 @@
+"""The trainer under the real Hugging Face Trainer: a plain loop's numbers, resumed and shared."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import Trainer
+from transformers_parts import (
+    BATCH,
+    EPOCHS,
+    Killed,
+    N,
+    Recording,
+    by_hand,
+    data,
+    make_arguments,
+    make_model,
+    make_selector,
+    make_trainer,
+)
+
+from d2ace.errors import RunError, UserError
+from d2ace.integrations.transformers import SelectionMixin, SelectionTrainer
+
+STEPS = -(-N // BATCH)
+
+
+def assert_same_weights(trainer: Trainer, weights: list[torch.Tensor]) -> None:
+    for mine, theirs in zip(trainer.model.parameters(), weights, strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("method", "accumulate", "workers"),
+    [("d2ace", 1, 0), ("d2ace", 3, 2), ("balance", 3, 0)],
+)
+def test_numbers_are_those_of_the_plain_loop(tmp_path, method, accumulate, workers):
+    drawn, weights = by_hand(accumulate, method=method)
+    trainer = make_trainer(
+        tmp_path,
+        make_selector(method),
+        gradient_accumulation_steps=accumulate,
+        dataloader_num_workers=workers,
+    )
+    trainer.train()
+    assert trainer.drawn == drawn
+    assert_same_weights(trainer, weights)
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "saved", "workers"), [(1, 11, 0), (3, 4, 2), (1, 2 * STEPS, 0)]
+)
+def test_resuming_goes_on_with_the_same_batches(tmp_path, accumulate, saved, workers):
+    options: dict[str, Any] = {
+        "gradient_accumulation_steps": accumulate,
+        "dataloader_num_workers": workers,
+        "save_strategy": "steps",
+        "save_steps": saved,
+    }
+    with pytest.raises(KeyboardInterrupt):
+        make_trainer(tmp_path, callbacks=[Killed(saved + 2)], **options).train()
+    trainer = make_trainer(tmp_path, **options)
+    trainer.train(resume_from_checkpoint=True)
+    drawn, weights = by_hand(accumulate)
+    per_epoch = -(-STEPS // accumulate)
+    trained = saved // per_epoch * STEPS + saved % per_epoch * accumulate
+    assert trainer.drawn == drawn[trained:]
+    assert_same_weights(trainer, weights)
+
+
+def test_evaluation_is_untouched(tmp_path):
+    trainer = make_trainer(tmp_path, eval_dataset=data(), eval_strategy="epoch")
+    trainer.train()
+    drawn, weights = by_hand()
+    assert trainer.drawn == drawn
+    assert_same_weights(trainer, weights)
+    plain = Trainer(trainer.model, make_arguments(tmp_path), eval_dataset=data())
+    mine, theirs = trainer.evaluate(), plain.evaluate()
+    assert mine["eval_loss"] == theirs["eval_loss"]
+    predicted = trainer.predict(data()).predictions
+    np.testing.assert_array_equal(predicted, plain.predict(data()).predictions)
+
+
+def test_a_trainer_and_datasets_of_ones_own(tmp_path):
+    seen = []
+
+    class Own(Trainer):
+        def compute_loss(self, *args, **options):
+            seen.append("own")
+            return super().compute_loss(*args, **options)
+
+    class Mixed(SelectionMixin, Own):
+        pass
+
+    rows = [
+        {key: row[key].tolist() for key in ("input_ids", "labels")} | {"note": 1} for row in data()
+    ]
+    trainer = Mixed(
+        make_model(), make_arguments(tmp_path), train_dataset=rows, selector=make_selector()
+    )
+    trainer.train()
+    assert len(seen) == EPOCHS * STEPS
+    assert_same_weights(trainer, by_hand()[1])
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What both processes of transformers_two.py saw."""
+    folder = tmp_path_factory.mktemp("two")
+    here = Path(__file__).parent
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-W", "ignore", str(here / "transformers_two.py"), str(folder), port]
+    path = os.pathsep.join([str(here), *sys.path])
+    finished = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
+
+
+def test_two_processes_train_as_one(two):
+    drawn, weights = by_hand(dtype=torch.float64)
+    for left, right, batch in zip(two[0]["drawn"], two[1]["drawn"], drawn, strict=True):
+        if len(batch) == 1:  # the first process trains it too, but it counts for nothing
+            assert left == right == batch
+        else:
+            assert left + right == batch
+    assert torch.equal(two[0]["P"], two[1]["P"])
+    for mine, other, alone in zip(two[0]["weights"], two[1]["weights"], weights, strict=True):
+        assert torch.equal(mine, other)
+        torch.testing.assert_close(mine, alone, rtol=1e-6, atol=1e-9)
+
+
+# What a person can get wrong ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"per_device_train_batch_size": 5}, r"make the selector with batch_size=5"),
+        ({"dataloader_drop_last": True}, "dataloader_drop_last=True would drop rows"),
+        ({"train_sampling_strategy": "sequential"}, "cannot both choose the batches"),
+    ],
+)
+def test_settings_that_do_not_fit_are_told(tmp_path, options, sentence):
+    with pytest.raises(UserError, match=sentence):
+        make_trainer(tmp_path, **options).train()
+
+
+def test_other_rows_than_the_selectors_are_told(tmp_path):
+    selector = make_selector()
+    trainer = make_trainer(tmp_path, selector)
+    trainer.train_dataset = trainer.train_dataset.select(range(20))
+    with pytest.raises(ValueError, match=f"has 20 rows, but the selector was made for {N}"):
+        trainer.train()
+
+
+def test_a_loss_that_tells_no_predictions_is_told(tmp_path):
+    class Silent(Recording):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            return model(**inputs).loss
+
+    trainer = Silent(
+        make_model(), make_arguments(tmp_path), train_dataset=data(), selector=make_selector()
+    )
+    with pytest.raises(UserError, match="was not told a batch's predictions"):
+        trainer.train()
+
+
+def test_weights_and_a_loss_of_ones_own_are_told(tmp_path):
+    trainer = SelectionTrainer(
+        make_model(),
+        make_arguments(tmp_path),
+        train_dataset=data(),
+        selector=make_selector("balance", warmup=0),
+        compute_loss_func=lambda outputs, labels, num_items_in_batch=None: outputs.logits.mean(),
+    )
+    with pytest.raises(UserError, match="which compute_loss_func and label_smoothing_factor"):
+        trainer.train()
+
+
+def test_a_checkpoint_without_a_selector_is_told(tmp_path):
+    options = {"save_strategy": "epoch", "num_train_epochs": 1}
+    plain = Trainer(make_model(), make_arguments(tmp_path, **options), train_dataset=data())
+    plain.train()
+    with pytest.raises(RunError, match=r"has no selector.pt"):
+        make_trainer(tmp_path, num_train_epochs=2).train(resume_from_checkpoint=True)

@@ -1,0 +1,230 @@
+"""The classifier does what scikit-learn and its users expect of one."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import d2ace
+from d2ace.data import make_multilabel
+from d2ace.errors import UserError
+from d2ace.integrations.sklearn import MultiLabelClassifier
+from d2ace.training.config import RunConfig
+from d2ace.training.problem import make_problem
+
+WEIGHTED = (
+    "batches are drawn at random from the rows given, so that a row given twice meets another "
+    "order of batches than one of weight 2; a weight of 0 does remove the row, which a test of "
+    "our own shows"
+)
+NOT_MET = {
+    "check_sample_weight_equivalence_on_dense_data": WEIGHTED,
+    "check_sample_weight_equivalence_on_sparse_data": WEIGHTED,
+}
+"""Checks of scikit-learn that do not apply, each with the reason."""
+
+SMALL: dict[str, Any] = {
+    "model": "mlp",
+    "model_options": {"h": 16, "L": 1},
+    "warmup": 1,
+    "batch_size": 16,
+    "learning_rate": 3e-2,
+    "device": "cpu",
+}
+
+
+def small(**changes: Any) -> MultiLabelClassifier:
+    return MultiLabelClassifier(**(SMALL | {"epochs": 6, "random_state": 0} | changes))
+
+
+@pytest.fixture(scope="module")
+def table() -> tuple[np.ndarray, np.ndarray]:
+    data = make_multilabel(240, 12, 5, seed=3)
+    return np.asarray(data.X, dtype=np.float32), np.asarray(data.Y, dtype=np.int64)
+
+
+def test_scikit_learns_own_checks():
+    results = check_estimator(
+        small(random_state=None), expected_failed_checks=NOT_MET, on_skip=None, on_fail=None
+    )
+    statuses = {result["check_name"]: result["status"] for result in results}
+    failed = [str(result["exception"]) for result in results if result["status"] == "failed"]
+    assert not failed
+    assert {name for name, status in statuses.items() if status == "xfail"} == set(NOT_MET)
+    assert sum(status == "passed" for status in statuses.values()) > 50
+
+
+def test_it_learns(table):
+    X, Y = table
+    classifier = small(model="clif", model_options=None, epochs=15, learning_rate=1e-3)
+    classifier.fit(X[:180], Y[:180])
+    P = classifier.predict_proba(X[180:])
+    assert P.shape == (60, 5)
+    assert roc_auc_score(Y[180:], P, average="macro") > 0.7
+    np.testing.assert_array_equal(classifier.predict(X[180:]), P > 0.5)
+    np.testing.assert_allclose(
+        torch.sigmoid(torch.from_numpy(classifier.decision_function(X[180:]))), P
+    )
+
+
+def test_numbers_are_those_of_a_run():
+    """On the rows a run trains, with its seed and settings, every epoch's loss is the run's."""
+    data = make_multilabel(240, 12, 5, seed=3)
+    settings = {key: value for key, value in SMALL.items() if key != "device"} | {"epochs": 6}
+    run = d2ace.train(data, selector="d2ace", accelerator="cpu", **settings)
+    train = make_problem(RunConfig.from_dict(run.config), data).train
+    classifier = small().fit(train.X, train.Y)
+    losses = [entry["train_loss"] for entry in classifier.history_]
+    assert losses == [entry["train_loss"] for entry in run.history]
+
+
+@pytest.mark.parametrize("form", [sp.csr_matrix, sp.csr_array, sp.csc_matrix, sp.coo_array])
+def test_sparse_is_the_same_as_dense(table, form):
+    X, Y = table
+    dense = small().fit(X, Y).predict_proba(X)
+    sparse = small().fit(form(X), sp.csr_matrix(Y)).predict_proba(form(X))
+    np.testing.assert_array_equal(dense, sparse)
+
+
+def test_names_are_kept(table):
+    X, Y = table
+    features = pd.DataFrame(X, columns=[f"f{k}" for k in range(12)])
+    labels = pd.DataFrame(Y, columns=["sun", "sea", "sand", "snow", "sky"])
+    classifier = small().fit(features, labels)
+    assert list(classifier.feature_names_in_) == list(features.columns)
+    assert list(classifier.label_names_) == list(labels.columns)
+    with pytest.raises(ValueError, match="feature names should match"):
+        classifier.predict(features[features.columns[::-1]])
+    classifier.fit(features, Y)
+    assert not hasattr(classifier, "label_names_")
+
+
+def test_weights_of_rows_count(table):
+    X, Y = table
+    weight = np.ones(len(X))
+    same = small().fit(X, Y).decision_function(X)
+    np.testing.assert_array_equal(small().fit(X, Y, weight * 3).decision_function(X), same)
+    weight[:100] = 0
+    left_out = small().fit(X, Y, weight).decision_function(X)
+    np.testing.assert_array_equal(left_out, small().fit(X[100:], Y[100:]).decision_function(X))
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        small().fit(X, Y, np.zeros(len(X)))
+
+
+def test_weights_of_rows_meet_those_of_the_selector(table):
+    X, Y = table
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(X))
+    for selector, options in (("balance", None), ("d2ace", {"importance_weighting": True})):
+        weighed = small(selector=selector, selector_options=options)
+        plain = clone(weighed).fit(X, Y).decision_function(X)
+        assert not np.allclose(weighed.fit(X, Y, weight).decision_function(X), plain)
+
+
+def test_stopping_early_keeps_the_best_epoch(table):
+    X, Y = table
+    classifier = small(early_stopping=True, epochs=60, n_iter_no_change=3).fit(X, Y)
+    scores = [entry["macro_auc"] for entry in classifier.history_]
+    assert classifier.n_iter_ == len(scores) < 60
+    assert classifier.best_iter_ == int(np.argmax(scores)) + 1 == classifier.n_iter_ - 3
+    lower = small(early_stopping=True, epochs=60, n_iter_no_change=3, monitor="ranking_loss")
+    scores = [entry["ranking_loss"] for entry in lower.fit(X, Y).history_]
+    assert lower.best_iter_ == int(np.argmin(scores)) + 1
+
+
+def test_the_same_seed_gives_the_same_weights(table):
+    X, Y = table
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = small(random_state=np.random.RandomState(5)).fit(X, Y).decision_function(X)
+    again = small(random_state=np.random.RandomState(5)).fit(X, Y).decision_function(X)
+    other = small(random_state=1).fit(X, Y).decision_function(X)
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_pickled_and_cloned(table):
+    X, Y = table
+    classifier = small().fit(X, Y)
+    restored = pickle.loads(pickle.dumps(classifier))  # noqa: S301 - our own
+    np.testing.assert_array_equal(restored.predict_proba(X), classifier.predict_proba(X))
+    fresh = clone(classifier)
+    assert fresh.get_params() == classifier.get_params()
+    assert not hasattr(fresh, "model_")
+
+
+def test_in_pipelines_searches_and_cross_validation(table):
+    X, Y = table
+    pipeline = make_pipeline(MinMaxScaler(), small(epochs=2))
+    search = GridSearchCV(
+        pipeline,
+        {"multilabelclassifier__selector": ["random", "d2ace"]},
+        scoring="roc_auc",
+        cv=2,
+    )
+    search.fit(X, Y)
+    assert search.predict(X).shape == Y.shape
+    P = cross_val_predict(pipeline, X, Y, cv=2, method="predict_proba")
+    assert P.shape == Y.shape
+    assert ((P > 0) & (P < 1)).all()
+
+
+def test_one_binary_target(table):
+    X, Y = table
+    words = np.where(Y[:, 0] == 1, "yes", "no")
+    classifier = small().fit(X, words)
+    assert list(classifier.classes_) == ["no", "yes"]
+    assert classifier.predict_proba(X).shape == (240, 2)
+    assert classifier.decision_function(X).shape == (240,)
+    assert set(classifier.predict(X)) <= {"no", "yes"}
+    column = small().fit(X, Y[:, :1])  # one label is a matrix of labels too
+    assert column.predict_proba(X).shape == (240, 1)
+
+
+def test_a_bar_on_request(table, capsys):
+    X, Y = table
+    small(verbose=True).fit(X, Y)
+    assert "train_loss" in capsys.readouterr().err
+    small().fit(X, Y)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"model": "clif2"}, r"did you mean 'clif'"),
+        ({"selector": "d2ac"}, "d2ac"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"n_iter_no_change": 0}, "n_iter_no_change is 0"),
+        ({"validation_fraction": 1.5}, "validation"),
+        ({"monitor": "auc"}, "monitor is 'auc'"),
+        ({"device": "gpu"}, "'gpu'"),
+        ({"selector_options": {"seed": 1}}, "seed is a setting of the run"),
+    ],
+)
+def test_settings_that_do_not_fit_are_told_by_fit(table, changes, sentence):
+    classifier = small(**changes)
+    with pytest.raises(UserError, match=sentence):
+        classifier.fit(*table)
+
+
+def test_labels_that_do_not_fit_are_told(table):
+    X, Y = table
+    with pytest.raises(UserError, match="zeros and ones"):
+        small().fit(X, Y * 256 + 1)
+    with pytest.raises(UserError, match="Only binary classification is supported"):
+        small().fit(X, np.arange(240) % 3)
+    with pytest.raises(UserError, match="rows of one class only"):
+        small().fit(X, np.ones(240, dtype=int))
