@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Loaded when first used: `import d2ace` stays light.
-_SUBMODULES = ("benchmark", "data", "evaluation", "models", "testing", "training")
+_SUBMODULES = (
+    *("benchmark", "data", "evaluation", "integrations", "models", "testing", "training"),
+)
 _TRAINING = ("RunResult", "load_run", "train")
 
 

@@ -27,7 +27,7 @@ from .distributed import DistributedSelector
 
 mend_torchvision()
 try:
-    from accelerate.data_loader import prepare_data_loader  # type: ignore[import-untyped]
+    from accelerate.data_loader import prepare_data_loader
     from transformers import Trainer
 except ImportError as error:
     raise RunError(
