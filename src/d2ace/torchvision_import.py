@@ -20,12 +20,13 @@ import warnings
 from types import ModuleType
 
 import torch
+from torch.library import Library
 
 from d2ace.errors import RunError
 
 _UNDECLARED = ("nms", "qnms")
 _lock = threading.Lock()
-_declared: list[torch.library.Library] = []  # operators vanish with the object that declared them
+_declared: list[Library] = []  # operators vanish with the object that declared them
 
 
 def torchvision() -> ModuleType:
@@ -70,7 +71,7 @@ def _imported() -> ModuleType:
 
 
 def _declare() -> None:
-    library = torch.library.Library("torchvision", "FRAGMENT")
+    library = Library("torchvision", "FRAGMENT")
     for name in _UNDECLARED:
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     _declared.append(library)

@@ -62,13 +62,7 @@ class Run:
         best: dict[str, Any] | None = None
         if self.folder is not None:
             saved = self.folder.load(problem.digest, fabric.world_size)
-            place = 0 if saved is None else 1 + saved["loop"]["epoch"] * len(loop.shared.selector)
-            place += 0 if saved is None else saved["loop"]["position"]
-            if any_process(fabric, place) != -any_process(fabric, -place):
-                raise RunError(
-                    f"The processes do not find the same checkpoint in {self.folder.path}; use a "
-                    "folder that all machines share."
-                )
+            self._refuse_different(fabric, saved, len(loop.shared.selector))
             if saved is not None:
                 loop.load_state_dict(saved["loop"])
                 spent = _Spent(**saved["spent"])
@@ -90,6 +84,15 @@ class Run:
             self.folder.finish(result, record)
         fabric.barrier()
         return result
+
+    def _refuse_different(self, fabric: Fabric, saved: dict[str, Any] | None, batches: int) -> None:
+        """All processes must go on from the same step."""
+        step = -1 if saved is None else saved["loop"]["epoch"] * batches + saved["loop"]["position"]
+        if any_process(fabric, step) != -any_process(fabric, -step):
+            raise RunError(
+                "The processes do not find the same checkpoint; use an out folder that all "
+                "machines share."
+            )
 
     def _epoch(self, loop: Loop, spent: _Spent, asked: Any) -> dict[str, Any] | None:
         """One epoch, saved; the weights after it if it is the best so far."""
