@@ -153,6 +153,11 @@ def test_every_model_reloads(
     [
         (["nothing-like-it"], 2, "no dataset and no file is called 'nothing-like-it'"),
         (["{table}", "--model", "cliff"], 2, "model is 'cliff' (did you mean 'clif'?)"),
+        (
+            ["{table}", "--model", "ml_gcn"],
+            2,
+            "model is 'ml_gcn'; choose from mlp, clif, dela, paca",
+        ),
         (["{table}", "--selector", "d2acee"], 2, "There is no selector 'd2acee' (did you mean"),
         (["{table}", "--selector", "no.py:A"], 2, "'no.py:A' cannot be found"),
         (["{table}", "--fold", "5"], 2, "fold is 5, but with folds=5 they are numbered 0 to 4"),

@@ -132,7 +132,7 @@ _NUMBERS = {
     "validation": (0.0, 1.0),
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "model": tuple(MODELS),
+    "model": tuple(name for name, model in MODELS.items() if model.input == "table"),
     "monitor": tuple(METRICS),
     "protocol": PROTOCOLS,
     "precision": PRECISIONS,
