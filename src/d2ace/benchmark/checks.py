@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from d2ace.errors import UserError
-from d2ace.models import make_model
+from d2ace.models import MODELS, make_model
+from d2ace.models.backbones import IDENTITY
 from d2ace.selectors import make_selector
 from d2ace.selectors.registry import selector_file
 
@@ -26,7 +27,13 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def check_model(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse an unknown model, and options it does not take, by making a tiny one."""
+    """Refuse an unknown model, and options it does not take, by making a tiny one.
+
+    That of an image model has no backbone, whose weights may have to be fetched first.
+    """
+    if name in MODELS and MODELS[name].input == "image":
+        options = {**options, "backbone": IDENTITY, "weights": "none"}
+        options |= {key: "random" for key in options if key == "label_vectors"}
     try:
         make_model(name, 4, _labels(), **options)
     except (TypeError, ValueError) as error:

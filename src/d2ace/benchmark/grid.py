@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from d2ace.data import DataError, catalogue
+from d2ace.data.images.load import KINDS as KINDS_OF_IMAGES
 from d2ace.errors import UserError
 from d2ace.models import MODELS
 from d2ace.selectors import SELECTORS
@@ -120,7 +121,6 @@ class _Study:
             raise UserError(f"kind is {kind!r}{hint}; choose from {', '.join(KINDS)}")
         self.name = str(table.get("name", KINDS[kind]))
         self.fixed = {key: table[key] for key in SETTINGS if key in table}
-        check_settings(self.fixed)
         self.datasets = self._datasets(table)
         self.models = [self._model(entry) for entry in _entries("models", table)]
         self.methods = [self._chosen(method) for method in self._methods(kind, table)]
@@ -139,10 +139,11 @@ class _Study:
         for seed in self.seeds:
             for dataset in self.datasets:
                 for model in self.models:
-                    for fold in self.run_folds or range(dataset["folds"]):
+                    whole = complete({**dataset, **model})
+                    for fold in self.run_folds or range(whole["folds"]):
                         for label, selector in self.methods:
                             which = {"fold": fold, "seed": seed}
-                            config = {**dataset, **model, **selector, **which}
+                            config = {**whole, **selector, **which}
                             check_settings(config)
                             yield RunSpec(self.name, label, config)
 
@@ -162,15 +163,15 @@ class _Study:
 
     def _dataset(self, entry: Any) -> dict[str, Any]:
         entry = _table("datasets", entry, ["name", *SETTINGS])
-        config = complete({"data": self._locate(entry.pop("name")), **self.fixed, **entry})
-        check_settings(config)
-        return config
+        return {"data": self._locate(entry.pop("name")), **self.fixed, **entry}
 
     def _locate(self, name: str) -> str:
         """A dataset by its name in the catalogue, or a file beside the grid file or here."""
         entry = catalogue.find(name)
         if entry is not None or name == catalogue.EMBEDDED:
             return name if entry is None else entry.name
+        if name in KINDS_OF_IMAGES:
+            return name
         for place in (self.folder, Path()):
             if place is not None and (place / name).is_file():
                 return str((place / name).resolve())

@@ -5,22 +5,30 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from d2ace.data import catalogue
+from d2ace.data.images.load import PLACES
 from d2ace.errors import UserError
+from d2ace.models import MODELS
 from d2ace.selectors import SELECTORS, Selector
-from d2ace.training.config import RunConfig
+from d2ace.training.config import RunConfig, protocol_of
 from d2ace.words import did_you_mean
 
 DEFAULTS: dict[str, Any] = {
     key: value for key, value in RunConfig(data="").to_dict().items() if key != "data"
 }
-"""Every key of a configuration but ``data``, with the value it has when nobody sets it."""
+"""Every key of a configuration but ``data``, with the value it has for a table."""
+
+LATER = ("root", "image_size", "cache_features", "unlabelled", "on_broken")
+"""Settings that came after the first runs were stored: at their default they are not in a key."""
+
+MODEL_NAMES = {"ml_gcn": "ML-GCN", "image_mlp": "MLP"}
+"""Model -> its name in tables, where that is not just its key in capitals."""
 
 METHODS = {
     "random": "Random",
@@ -93,7 +101,8 @@ def complete(config: Mapping[str, Any]) -> dict[str, Any]:
         given = json.loads(canonical(config))
     except (TypeError, ValueError) as error:
         raise UserError(f"the settings of a run must be plain values: {error}") from None
-    filled = {"data": "", **json.loads(canonical(DEFAULTS)), **given}
+    usual = json.loads(canonical(protocol_of(given.get("model", DEFAULTS["model"]))))
+    filled = {"data": "", **usual, **given}
     entry = catalogue.find(filled["data"])
     filled["data"] = filled["data"] if entry is None else entry.name
     return filled
@@ -113,6 +122,11 @@ def key_of(config: Mapping[str, Any]) -> str:
     work = dict(config)
     work["selector_options"] = _effective(config)
     work["model_options"] = _without_default_preset(config["model_options"])
+    if config.get("data") in PLACES:
+        work["root"] = None  # a known dataset is the same wherever it lies
+    for name in LATER:
+        if work.get(name) == DEFAULTS[name]:
+            work.pop(name, None)
     if config["selector_source"]:
         path, _, name = config["selector"].rpartition(":")
         work["selector"] = f"{Path(path).name}:{name}"
@@ -123,6 +137,8 @@ def dataset_name(config: Mapping[str, Any]) -> str:
     """The dataset in tables: its name, or its file's; what was done to it in brackets."""
     data = str(config["data"])
     name = Path(data).stem if "/" in data or "\\" in data else data
+    if config.get("root") and data not in PLACES:
+        name = Path(str(config["root"])).name  # a layout says nothing, its folder does
     notes = ["repaired"] * bool(config["repair"])
     if config["protocol"] != DEFAULTS["protocol"]:
         notes.append(str(config["protocol"]))
@@ -130,8 +146,15 @@ def dataset_name(config: Mapping[str, Any]) -> str:
 
 
 def model_name(config: Mapping[str, Any]) -> str:
-    """The model in tables: "CLIF", "CLIF (reference)", "MLP (h=64)"."""
-    return _with_options(str(config["model"]).upper(), config["model_options"])
+    """The model in tables: "CLIF", "CLIF (reference)", "MLP (h=64)", "HST (frozen resnet50)"."""
+    model, options = str(config["model"]), dict(config["model_options"])
+    words = []
+    if model in MODELS and MODELS[model].input == "image":
+        frozen = "frozen " * (options.pop("freeze", None) == "backbone")
+        words = [f"{frozen}{options.pop('backbone', 'resnet101')}"]
+        if options.get("weights") == "pretrained":
+            del options["weights"]
+    return _with_options(MODEL_NAMES.get(model, model.upper()), options, words)
 
 
 def method_name(config: Mapping[str, Any]) -> str:
@@ -141,9 +164,9 @@ def method_name(config: Mapping[str, Any]) -> str:
     return _with_options(name, config["selector_options"])
 
 
-def _with_options(name: str, options: Mapping[str, Any]) -> str:
+def _with_options(name: str, options: Mapping[str, Any], first: Sequence[str] = ()) -> str:
     shown = _without_default_preset(options)
-    words = [shown.pop("preset")] if "preset" in shown else []
+    words = [*first, shown.pop("preset")] if "preset" in shown else [*first]
     words += [f"{key}={canonical(value)}" for key, value in shown.items()]
     return f"{name} ({', '.join(words)})" if words else name
 

@@ -34,7 +34,7 @@ try:
     from d2ace.training.config import RunConfig
     from d2ace.training.problem import Rows, Split
     from d2ace.training.processes import make_fabric
-    from d2ace.training.steps import Training, chunks
+    from d2ace.training.steps import Training
 except ImportError as error:
     raise RunError(
         f'MultiLabelClassifier needs {error.name}; run: pip install "d2ace[bench]"'
@@ -277,7 +277,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
         model = copy.deepcopy(self.model_).double()  # so that a row's logits do not depend on
         with torch.no_grad():  # how many rows come with it
-            pieces = [model(x.double()).logits for x in chunks(Rows(X))]
+            pieces = [model(x.double()).logits for x in Rows(X).chunks()]
         return torch.cat(pieces).numpy()
 
 

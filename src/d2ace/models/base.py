@@ -139,6 +139,10 @@ class MultiLabelModel(nn.Module, ABC):
         """What to hand to an optimiser: the trainable parameters with their learning rates."""
         return [{"params": trainable(self.parameters()), "lr": lr}]
 
+    def learning_rate_factor(self, epoch: int) -> float:
+        """What learning rates are multiplied with in epoch ``epoch`` (from 1), beside warm-up."""
+        return 1.0
+
     def on_epoch_start(self, epoch: int, steps: int, loader: Iterable[Any] | None = None) -> None:
         """Called before epoch ``epoch`` (from 1) of ``steps`` steps, and again when resumed in it.
 

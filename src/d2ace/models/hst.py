@@ -22,6 +22,8 @@ from .layers import LabelwiseLinear, batch_mean, over_labels
 LATE = 5
 """Epochs before the prototypes are made; also how often they are made again, if at all."""
 GRAPH_STEPS = 3
+SLOW_AFTER = 10
+"""The epoch after which the learning rate is a tenth."""
 
 _PAPER = {
     **BACKBONE,
@@ -200,6 +202,10 @@ class HST(ImageModel):
         return terms
 
     # The schedule ---------------------------------------------------------------------------
+
+    def learning_rate_factor(self, epoch: int) -> float:
+        """A tenth of the learning rate after the tenth epoch."""
+        return 0.1 if epoch > SLOW_AFTER else 1.0
 
     def on_epoch_start(self, epoch: int, steps: int, loader: Iterable[Any] | None = None) -> None:
         """Begin epoch ``epoch`` (from 1) of ``steps`` steps; the sixth makes the prototypes.

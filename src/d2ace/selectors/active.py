@@ -27,6 +27,7 @@ class Active(NotebookSelector):
     """
 
     name: ClassVar[str] = "active"
+    uses_features: ClassVar[bool] = False
     merges_updates: ClassVar[bool] = True
 
     def __init__(

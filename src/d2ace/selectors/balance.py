@@ -74,6 +74,7 @@ class Balance(QuantisedSelector):
     """
 
     name: ClassVar[str] = "balance"
+    uses_features: ClassVar[bool] = False
 
     def __init__(
         self,

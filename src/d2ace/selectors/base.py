@@ -87,6 +87,8 @@ class Selector(Sampler[list[int]]):
     """Whether the authors' code goes through warm-up rows in their stored order."""
     full_reference_batches: ClassVar[bool] = False
     """Whether the authors' code draws b rows for the last batch too."""
+    uses_features: ClassVar[bool] = True
+    """Whether the method looks at ``features``; those of images cost a pass to make."""
     merges_updates: ClassVar[bool] = False
     """Whether rows of several batches may reach :meth:`update` in one call (faster)."""
 

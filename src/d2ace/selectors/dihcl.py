@@ -39,6 +39,7 @@ class DIHCL(Selector):
     """
 
     name: ClassVar[str] = "dihcl"
+    uses_features: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -37,6 +37,7 @@ class MLUnc(QuantisedSelector):
     """
 
     name: ClassVar[str] = "ml_unc"
+    uses_features: ClassVar[bool] = False
     reference_pressure: ClassVar[float] = 8.0
     full_reference_batches: ClassVar[bool] = True
     merges_updates: ClassVar[bool] = True

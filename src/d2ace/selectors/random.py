@@ -14,6 +14,7 @@ class Random(Selector):
     """
 
     name: ClassVar[str] = "random"
+    uses_features: ClassVar[bool] = False
     fixed_reference_order: ClassVar[bool] = True
 
     def _is_selective(self, epoch: int) -> bool:

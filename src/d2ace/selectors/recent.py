@@ -28,6 +28,7 @@ class Recent(NotebookSelector):
     """
 
     name: ClassVar[str] = "recent"
+    uses_features: ClassVar[bool] = False
     merges_updates: ClassVar[bool] = True
 
     def __init__(

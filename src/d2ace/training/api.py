@@ -6,9 +6,8 @@ import json
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from d2ace.data import MultiLabelData
 from d2ace.errors import UserError
 
 from .config import RunConfig
@@ -18,11 +17,15 @@ from .processes import first_process, launch, make_fabric
 from .result import RunResult
 from .run import Run, Watch
 
+if TYPE_CHECKING:
+    from d2ace.data import MultiLabelData
+    from d2ace.data.images import ImageData
+
 __all__ = ["train", "train_config"]
 
 
 def train(
-    data: str | MultiLabelData,
+    data: str | MultiLabelData | ImageData,
     model: str = "clif",
     selector: str = "d2ace",
     *,
@@ -32,6 +35,7 @@ def train(
     devices: int = 1,
     accelerator: str = "auto",
     threads: int | None = None,
+    workers: int | None = None,
     tensorboard: bool = False,
     tune: bool = False,
     watch: Watch | None = None,
@@ -41,7 +45,8 @@ def train(
 
     Parameters
     ----------
-    data : name, path or MultiLabelData
+    data : name, path, MultiLabelData or ImageData
+        For images a layout ("voc2007", "coco", "corel5k-images", "csv", "yolo"), with ``root``.
     model, selector : str
         Keys of ``MODELS`` and ``SELECTORS``; a selector of one's own is ``package.module:Class``
         or ``path/to/file.py:Class``.
@@ -54,6 +59,8 @@ def train(
         Processes on this machine, and what they run on ("auto", "cpu", "cuda", "mps").
     threads : int, optional
         Processor threads of torch for this run.
+    workers : int, optional
+        Processes that read images; by default one per processor, up to eight.
     tensorboard : bool
         Write event files to ``out/tensorboard``.
     tune : bool
@@ -63,7 +70,8 @@ def train(
     settings
         Everything else a run is defined by (:class:`RunConfig`): ``fold``, ``folds``, ``seed``,
         ``epochs``, ``batch_size``, ``warmup``, ``learning_rate``, ``weight_decay``,
-        ``validation``, ``monitor``, ``model_options``, ``selector_options``, ...
+        ``validation``, ``monitor``, ``model_options``, ``selector_options``; for images also
+        ``root``, ``image_size``, ``cache_features``, ``unlabelled``, ``on_broken``.
 
     Examples
     --------
@@ -78,6 +86,7 @@ def train(
         "devices": devices,
         "accelerator": accelerator,
         "threads": threads,
+        "workers": workers,
         "tensorboard": tensorboard,
         "watch": watch,
     }
@@ -90,7 +99,7 @@ def train(
 
 def train_config(
     config: RunConfig,
-    data: MultiLabelData | None = None,
+    data: MultiLabelData | ImageData | None = None,
     *,
     out: str | Path | None = None,
     resume: bool = True,
@@ -98,6 +107,7 @@ def train_config(
     devices: int = 1,
     accelerator: str = "auto",
     threads: int | None = None,
+    workers: int | None = None,
     tensorboard: bool = False,
     watch: Watch | None = None,
 ) -> RunResult:
@@ -106,6 +116,8 @@ def train_config(
         raise UserError(f"checkpoint_every is {checkpoint_every}; it must be 1 or more steps.")
     if threads is not None and threads < 1:
         raise UserError(f"threads is {threads}; it must be 1 or more.")
+    if workers is not None and workers < 0:
+        raise UserError(f"workers is {workers}; it must be 0 (read images here) or more.")
     if out is None and (tensorboard or checkpoint_every or config.record):
         raise UserError("Checkpoints, event files and records need a folder; name one with out.")
     folder = None if out is None else RunFolder(Path(out), config)
@@ -115,7 +127,7 @@ def train_config(
         folder.check()
     fabric = make_fabric(devices, accelerator, config.precision)
     started = perf_counter()
-    problem = make_problem(config, data)
+    problem = make_problem(config, data, fabric.device, workers)
     with ExitStack() as stack:
         if folder is not None:
             done = folder.finished(problem.digest, fabric.world_size)

@@ -20,15 +20,20 @@ class Clock:
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(PARTS, 0.0)
+        self._inside: list[float] = []  # seconds of parts within the parts that are open
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count the time inside as ``name``."""
+        """Count the time inside as ``name``, but for what is a part of its own in it."""
         start = perf_counter()
+        self._inside.append(0.0)
         try:
             yield
         finally:
-            self.seconds[name] += perf_counter() - start
+            spent = perf_counter() - start
+            self.seconds[name] += spent - self._inside.pop()
+            if self._inside:
+                self._inside[-1] += spent
 
     def move(self, seconds: float, source: str, target: str) -> None:
         """Count some of one part's seconds as another's."""

@@ -16,9 +16,10 @@ from rich.table import Table
 from d2ace.data import load
 from d2ace.errors import RunError, UserError
 from d2ace.evaluation import METRICS
+from d2ace.models import MODELS
 
 from .api import train_config
-from .config import RunConfig
+from .config import IMAGE_PROTOCOL, RunConfig
 from .processes import first_process
 from .result import RunResult
 from .saved import load_run
@@ -34,32 +35,66 @@ Setting = Annotated[
 ]
 
 
+_IMAGES = "Images"
+_NAMES = {
+    kind: ", ".join(name for name, model in MODELS.items() if model.input == kind)
+    for kind in ("table", "image")
+}
+_MODEL_OPTIONS = ("backbone", "weights", "freeze", "label_vectors")
+"""Options of image models that have a word of their own."""
+
+
+def _usual(setting: str) -> str:
+    """What a setting is when nobody sets it."""
+    for_tables, for_images = getattr(_DEFAULTS, setting), IMAGE_PROTOCOL[setting]
+    return f"({for_tables}; images: {for_images})"
+
+
 def train(
-    data: Annotated[str, typer.Argument(help="Name of a dataset, or a data file.")],
-    model: Annotated[str, typer.Option(help="mlp, clif, dela or paca.")] = _DEFAULTS.model,
+    data: Annotated[
+        str | None, typer.Argument(help="Name of a dataset, a data file, or a layout of images.")
+    ] = None,
+    data_option: Annotated[
+        str | None, typer.Option("--data", help="The same, where it reads better.")
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help=f"For tables {_NAMES['table']}; for images {_NAMES['image']}.")
+    ] = _DEFAULTS.model,
     selector: Annotated[
         str, typer.Option(help="A method (see: d2ace methods), or your own as file.py:Class.")
     ] = _DEFAULTS.selector,
     model_option: Setting = None,
     selector_option: Setting = None,
     fold: Annotated[int, typer.Option(help="Test fold, from 0.")] = _DEFAULTS.fold,
-    folds: Annotated[int, typer.Option(help="Number of folds.")] = _DEFAULTS.folds,
+    folds: Annotated[
+        int | None,
+        typer.Option(help=f"Number of folds; 1: the images' own test split. {_usual('folds')}"),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = _DEFAULTS.seed,
-    epochs: Annotated[int, typer.Option(help="Epochs.")] = _DEFAULTS.epochs,
+    epochs: Annotated[int | None, typer.Option(help=f"Epochs. {_usual('epochs')}")] = None,
     batch_size: Annotated[
-        int, typer.Option(help="Rows in a batch of each process.")
-    ] = _DEFAULTS.batch_size,
+        int | None,
+        typer.Option(help=f"Rows in a batch of each process. {_usual('batch_size')}"),
+    ] = None,
     warmup: Annotated[
-        int, typer.Option(help="First epochs: random batches, rising learning rate.")
-    ] = _DEFAULTS.warmup,
-    learning_rate: Annotated[float, typer.Option(help="Adam's.")] = _DEFAULTS.learning_rate,
-    weight_decay: Annotated[float, typer.Option(help="Adam's.")] = _DEFAULTS.weight_decay,
+        int | None,
+        typer.Option(
+            help=f"First epochs: random batches, rising learning rate. {_usual('warmup')}"
+        ),
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help=f"Adam's. {_usual('learning_rate')}")
+    ] = None,
+    weight_decay: Annotated[
+        float | None, typer.Option(help=f"Adam's. {_usual('weight_decay')}")
+    ] = None,
     validation: Annotated[
         float, typer.Option(help="Share of the training fold to validate on.")
     ] = _DEFAULTS.validation,
     monitor: Annotated[
-        str, typer.Option(help="Validation metric that chooses the epoch.")
-    ] = _DEFAULTS.monitor,
+        str | None,
+        typer.Option(help=f"Validation metric that chooses the epoch. {_usual('monitor')}"),
+    ] = None,
     min_positives: Annotated[
         int, typer.Option(help="Drop labels with fewer positive rows.")
     ] = _DEFAULTS.min_positives,
@@ -74,6 +109,52 @@ def train(
     precision: Annotated[
         str, typer.Option(help="32-true, 64-true, bf16-mixed or 16-mixed.")
     ] = _DEFAULTS.precision,
+    root: Annotated[
+        str | None, typer.Option(help="Folder or .zip of the images.", rich_help_panel=_IMAGES)
+    ] = None,
+    image_size: Annotated[
+        int | None, typer.Option(help="Side in pixels (448).", rich_help_panel=_IMAGES)
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            help="A torchvision network, or efficientnet_lite0 (resnet101).",
+            rich_help_panel=_IMAGES,
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the backbone: pretrained, none, or a file (pretrained).",
+            rich_help_panel=_IMAGES,
+        ),
+    ] = None,
+    freeze: Annotated[
+        str | None,
+        typer.Option(
+            help="What of the backbone is not trained: none, early or backbone.",
+            rich_help_panel=_IMAGES,
+        ),
+    ] = None,
+    label_vectors: Annotated[
+        str | None,
+        typer.Option(help="GloVe or CSV file with vectors of the labels.", rich_help_panel=_IMAGES),
+    ] = None,
+    cache_features: Annotated[
+        bool,
+        typer.Option(
+            help="Store a frozen backbone's maps once and train on them.", rich_help_panel=_IMAGES
+        ),
+    ] = False,
+    unlabelled: Annotated[
+        str, typer.Option(help="Images without a label: keep or drop.", rich_help_panel=_IMAGES)
+    ] = _DEFAULTS.unlabelled,
+    on_broken: Annotated[
+        str, typer.Option(help="Broken images: error or skip.", rich_help_panel=_IMAGES)
+    ] = _DEFAULTS.on_broken,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that read images.", rich_help_panel=_IMAGES)
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints, weights and the result.")
     ] = None,
@@ -93,11 +174,14 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a model with batches drawn by a selector, as the paper's protocol says."""
-    arguments = {name: value for name, value in locals().items() if hasattr(_DEFAULTS, name)}
+    given = {name: value for name, value in locals().items() if value is not None}
+    arguments = {name: value for name, value in given.items() if hasattr(_DEFAULTS, name)}
+    images = {name: given[name] for name in _MODEL_OPTIONS if name in given}
     config = RunConfig.from_dict(
         arguments
         | {
-            "model_options": _options("model-option", model_option),
+            "data": _one_of(data, data_option),
+            "model_options": images | _options("model-option", model_option),
             "selector_options": _options("selector-option", selector_option),
         }
     )
@@ -107,6 +191,7 @@ def train(
         "devices": devices,
         "accelerator": accelerator,
         "threads": threads,
+        "workers": workers,
         "tensorboard": tensorboard,
     }
     console = Console(stderr=True)
@@ -129,14 +214,25 @@ def train(
 
 def predict(
     run: Annotated[Path, typer.Argument(help="The out folder of a finished run.")],
-    data: Annotated[str, typer.Argument(help="Name of a dataset, or a data file, with new rows.")],
+    data: Annotated[
+        str,
+        typer.Argument(help="Name of a dataset, or a data file, with new rows; or images."),
+    ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="CSV file (default: standard output).")
     ] = None,
 ) -> None:
     """Predict the probability of every label for the rows of a dataset, as CSV."""
     saved = load_run(run)
-    probabilities = saved.predict_proba(load(data).X)
+    if saved.model.input == "image":
+        from .saved_images import find_images
+
+        files = find_images(data)
+        first, names = "image", [str(file) for file in files]
+        probabilities = saved.predict_proba(files)
+    else:
+        probabilities = saved.predict_proba(load(data).X)
+        first, names = "row", [str(number) for number in range(len(probabilities))]
     try:
         with ExitStack() as stack:
             stream = (
@@ -145,10 +241,10 @@ def predict(
                 else stack.enter_context(output.open("w", newline="", encoding="utf-8"))
             )
             writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(["row", *saved.label_names])
+            writer.writerow([first, *saved.label_names])
             writer.writerows(
-                [number, *(f"{value:.6g}" for value in row)]
-                for number, row in enumerate(probabilities.tolist())
+                [name, *(f"{value:.6g}" for value in row)]
+                for name, row in zip(names, probabilities.tolist(), strict=True)
             )
     except BrokenPipeError:
         raise
@@ -156,6 +252,13 @@ def predict(
         raise RunError(
             f"{output} could not be written ({problem.strerror or problem}); choose another file."
         ) from problem
+
+
+def _one_of(argument: str | None, option: str | None) -> str:
+    named = [name for name in (argument, option) if name is not None]
+    if len(named) != 1:
+        raise UserError("Name the data once, as in: d2ace train digits, or --data digits.")
+    return named[0]
 
 
 def _options(option: str, given: list[str] | None) -> dict[str, Any]:
@@ -175,10 +278,12 @@ def _options(option: str, given: list[str] | None) -> dict[str, Any]:
 def _show(result: RunResult, out: Path | None) -> None:
     config, console = result.config, Console()
     sizes = result.dataset
+    images = MODELS[config["model"]].input == "image"
+    rows = "images" if images else f"rows, {sizes['features']} features"
     console.print(
         f"[bold]{config['data']}[/bold]: {sizes['train']} training, {sizes['validation']} "
-        f"validation and {sizes['test']} test rows, {sizes['features']} features, "
-        f"{sizes['labels']} labels; {config['model']} with {config['selector']}",
+        f"validation and {sizes['test']} test {rows}, {sizes['labels']} labels; "
+        f"{config['model']} with {config['selector']}",
         highlight=False,
     )
     table = Table("metric", box=None, pad_edge=False, header_style="bold")

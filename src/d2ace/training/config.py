@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
 from d2ace.data.prepare import PROTOCOLS
@@ -15,17 +15,41 @@ from d2ace.models import MODELS
 from d2ace.selectors.registry import find_selector, selector_file
 from d2ace.words import did_you_mean
 
-__all__ = ["PRECISIONS", "RunConfig"]
+__all__ = ["PRECISIONS", "RunConfig", "protocol_of"]
 
 PRECISIONS = ("32-true", "64-true", "bf16-mixed", "16-mixed")
+
+IMAGE_PROTOCOL: dict[str, Any] = {
+    "epochs": 20,
+    "batch_size": 32,
+    "warmup": 5,
+    "learning_rate": 1e-5,
+    "weight_decay": 5e-4,
+    "monitor": "mean_average_precision",
+    "folds": 1,
+    "image_size": 448,
+}
+"""The paper's settings for images, where they differ from those for tables."""
+
+
+def protocol_of(model: Any) -> dict[str, Any]:
+    """The settings that a run of this model has unless it is given others."""
+    usual = {item.name: item.default for item in fields(RunConfig) if item.default is not MISSING}
+    options: dict[str, Any] = {"model_options": {}, "selector_options": {}}
+    return usual | options | (IMAGE_PROTOCOL if _reads_images(model) else {})
+
+
+def _reads_images(model: Any) -> bool:
+    return model in MODELS and MODELS[model].input == "image"
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One run of the protocol; the defaults are the paper's.
+    """One run of the protocol; the defaults are the paper's for tables.
 
-    Two runs with the same configuration on the same machine end with the same numbers, bit for
-    bit. Where a run writes, what it shows and how often it saves is not part of it.
+    :meth:`from_dict` takes the paper's for images where the model reads images. Two runs with the
+    same configuration on the same machine end with the same numbers, bit for bit. Where a run
+    writes, what it shows and how often it saves is not part of it.
     """
 
     data: str
@@ -51,10 +75,17 @@ class RunConfig:
     precision: str = "32-true"
     selector_source: str | None = None
     """SHA-256 of the file of a selector of one's own: other code is another run."""
+    root: str | None = None
+    """Where the images are; None looks in ``D2ACE_DATA``."""
+    image_size: int | None = None
+    cache_features: bool = False
+    """Compute the maps of a frozen backbone once, without augmentation, and train on those."""
+    unlabelled: str = "keep"
+    on_broken: str = "error"
 
     def __post_init__(self) -> None:
         """Check what can be checked without the data."""
-        for name, least in _WHOLE_NUMBERS.items():
+        for name, least in {**_WHOLE_NUMBERS, "folds": 1 if self.images else 2}.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise UserError(f"{name} is {value!r}; it must be a whole number from {least} up.")
@@ -78,6 +109,7 @@ class RunConfig:
                 )
         for name in ("model_options", "selector_options"):
             _refuse_unplain(name, getattr(self, name))
+        self._check_images()
         try:
             find_selector(self.selector)
         except ValueError as problem:
@@ -104,7 +136,35 @@ class RunConfig:
                 )
         if "data" not in values:
             raise UserError("A run needs data: the name of a dataset or the path of a file.")
-        return cls(**values)
+        return cls(**{**protocol_of(values.get("model", "clif")), **values})
+
+    @property
+    def images(self) -> bool:
+        """Whether the model reads images."""
+        return _reads_images(self.model)
+
+    def _check_images(self) -> None:
+        usual = protocol_of(self.model)
+        if not self.images:
+            for name in ("root", "image_size", "cache_features", "unlabelled", "on_broken"):
+                if getattr(self, name) != usual[name]:
+                    raise UserError(
+                        f"{name} is {getattr(self, name)!r}, but {self.model} is a model for "
+                        f"tables; leave it out, or choose from {', '.join(IMAGE_MODELS)}."
+                    )
+            return
+        size = self.image_size
+        if isinstance(size, bool) or not isinstance(size, int) or not 8 <= size <= 8192:
+            raise UserError(f"image_size is {size!r}; it must be a side of 8 to 8192 pixels.")
+        if self.cache_features:
+            preset = self.model_options.get("preset", "paper")
+            known = MODELS[self.model].presets.get(preset, {})
+            freeze = self.model_options.get("freeze", known.get("freeze"))
+            if freeze != "backbone":
+                raise UserError(
+                    f"cache_features needs a backbone that is not trained, but freeze is "
+                    f"{freeze!r}; set freeze=backbone too."
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, the defaults included."""
@@ -119,7 +179,6 @@ class RunConfig:
 
 _WHOLE_NUMBERS = {
     "fold": 0,
-    "folds": 2,
     "seed": 0,
     "epochs": 1,
     "batch_size": 1,
@@ -132,11 +191,14 @@ _NUMBERS = {
     "validation": (0.0, 1.0),
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "model": tuple(name for name, model in MODELS.items() if model.input == "table"),
+    "model": tuple(MODELS),
     "monitor": tuple(METRICS),
     "protocol": PROTOCOLS,
     "precision": PRECISIONS,
+    "unlabelled": ("keep", "drop"),
+    "on_broken": ("error", "skip"),
 }
+IMAGE_MODELS = tuple(name for name in MODELS if _reads_images(name))
 
 
 def _refuse_unplain(name: str, options: Any) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from d2ace.errors import RunError, UserError
 
-from .config import RunConfig
+from .config import RunConfig, protocol_of
 from .files import load_tensors, make_folder, save_tensors, write_whole
 from .result import RunResult
 
@@ -192,6 +192,7 @@ class RunFolder:
 
     def _refuse_foreign(self, theirs: dict[str, Any], name: str) -> None:
         ours = json.loads(json.dumps(self.config.to_dict()))
+        theirs = {**protocol_of(theirs.get("model")), **theirs}  # of before a setting existed
         differing = [
             f"{key} {theirs.get(key)!r} instead of {value!r}"
             for key, value in ours.items()

@@ -18,7 +18,7 @@ from d2ace.evaluation import METRICS, Evaluation, evaluate
 from .config import RunConfig
 from .problem import Problem, Split
 from .recording import Recorder
-from .steps import EVALUATED_AT_ONCE, Training, chunks
+from .steps import Training
 
 __all__ = ["Loop"]
 
@@ -27,11 +27,11 @@ class Loop(Training):
     """State and steps of a run; :meth:`state_dict` holds all of it after any step."""
 
     def __init__(self, config: RunConfig, problem: Problem, fabric: Fabric) -> None:
-        super().__init__(config, problem.train, fabric)
+        super().__init__(config, problem.train, fabric, model_options=problem.model_options)
         self.problem = problem
         self.rows["validation"] = self.placed(problem.validation)
         self.rows["test"] = self.placed(problem.test)
-        self.recorder = Recorder(problem, config.epochs) if config.record else None
+        self.recorder = Recorder(problem, self.space, config.epochs) if config.record else None
         self.history: list[dict[str, Any]] = []
         self.draw_counts = np.zeros(len(problem.train.rows), dtype=np.int64)
         self.best_epoch, self.best_score = 0, -math.inf
@@ -120,8 +120,7 @@ class Loop(Training):
         """Mean loss over all training rows in evaluation mode."""
         self.model.eval()
         total = 0.0
-        labels = self._labels.split(EVALUATED_AT_ONCE)
-        for x, y in zip(chunks(self.rows["train"]), labels, strict=True):
+        for x, y in self._pass():
             with self.fabric.autocast():
                 total += float(self.model.loss(self.model(x), y).total) * len(x)
         self.model.train()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,16 +25,28 @@ from d2ace.data import (
 )
 from d2ace.errors import UserError
 
-from .config import RunConfig
+from .config import IMAGE_MODELS, RunConfig
+from .shared import Part
+
+if TYPE_CHECKING:
+    from d2ace.data.images import ImageData
+    from d2ace.models import MultiLabelModel
 
 __all__ = ["Problem", "Rows", "Split", "make_problem"]
 
 Ints = npt.NDArray[np.int64]
+Drawn = tuple[Part, Tensor]
 _DENSE_BYTES = 2**31  # features up to this size are kept dense, on the device of the model
 
 
 class Rows:
-    """Features that give batches of rows as dense tensors, whatever they are stored as."""
+    """Inputs of a model that give batches of rows as dense tensors on a device.
+
+    This one holds a table, dense or sparse; images are in :mod:`.image_rows`.
+    """
+
+    at_once: ClassVar[int] = 1024
+    """Rows that are evaluated together."""
 
     def __init__(self, X: Any) -> None:
         sparse = sp.issparse(X)
@@ -53,12 +66,33 @@ class Rows:
             self._dense = self._dense.to(device, dtype)
         return self
 
-    def take(self, rows: Tensor | slice) -> Tensor:
+    def take(self, rows: list[int] | slice) -> Tensor:
         """Rows [b, d] on the device."""
         if self._dense is not None:
-            return self._dense[rows]
-        picked = self._csr[rows if isinstance(rows, slice) else rows.cpu().numpy()]  # type: ignore[index]
+            if isinstance(rows, slice):
+                return self._dense[rows]
+            return self._dense[torch.tensor(rows, device=self._device)]
+        picked = self._csr[rows]  # type: ignore[index]
         return torch.from_numpy(picked.toarray()).to(self._device, self._dtype)
+
+    def batches(
+        self, parts: Iterable[Part], epoch: int, first: int, *, ahead: bool
+    ) -> Iterator[Drawn]:
+        """Parts of an epoch's batches from number ``first`` on, each with its rows.
+
+        ``ahead`` allows to ask for parts before they are needed.
+        """
+        for part in parts:
+            yield part, self.take(part.rows)
+
+    def chunks(self) -> Iterator[Tensor]:
+        """All rows in their order, in pieces that fit any device."""
+        for start in range(0, len(self), self.at_once):
+            yield self.take(slice(start, start + self.at_once))
+
+    def space(self, model: MultiLabelModel) -> Any:
+        """Vectors [n, d] of the rows as ``model`` sees them before it is trained."""
+        raise NotImplementedError  # a table is its own space
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +100,7 @@ class Split:
     """Some rows of a dataset; ``rows`` are their numbers in the prepared data."""
 
     X: Any
+    """A table [n, d], or the :class:`Rows` of images."""
     Y: sp.csr_matrix
     rows: Ints
 
@@ -86,6 +121,8 @@ class Problem:
     label_names: tuple[str, ...]
     digest: str
     """A fingerprint of the rows, so that a run never goes on with other data."""
+    model_options: dict[str, Any] | None = None
+    """What the model is made with, where that is not what the configuration says."""
 
     @property
     def sizes(self) -> dict[str, Any]:
@@ -101,15 +138,30 @@ class Problem:
         }
 
 
-def make_problem(config: RunConfig, data: MultiLabelData | None = None) -> Problem:
+def make_problem(
+    config: RunConfig,
+    data: MultiLabelData | ImageData | None = None,
+    device: torch.device | None = None,
+    workers: int | None = None,
+) -> Problem:
     """Load (unless ``data`` is given), prepare, split and scale as ``config`` says.
 
     The folds are the published ones where the dataset has some, otherwise five-fold iterative
     stratification with seed 0: every seed of a run sees the same folds. The validation rows, a
     stratified share of the training fold, differ from seed to seed.
     """
+    if config.images:
+        from .image_problem import make_image_problem
+
+        return make_image_problem(config, data, device or torch.device("cpu"), workers)
     if data is None:
+        _refuse_images(config)
         data = load(config.data, repair=config.repair)
+    if not isinstance(data, MultiLabelData):
+        raise UserError(
+            f"{config.model} is a model for tables, but the data is {type(data).__name__}; choose "
+            f"from {', '.join(IMAGE_MODELS)} for images."
+        )
     prepared = prepare(data, config.protocol, min_positives=config.min_positives)
     kept = prepared.data
     if kept.n < 2 * config.folds:
@@ -142,6 +194,16 @@ def make_problem(config: RunConfig, data: MultiLabelData | None = None) -> Probl
         label_names=tuple(kept.label_names),
         digest=_digest(splits),
     )
+
+
+def _refuse_images(config: RunConfig) -> None:
+    from d2ace.data.images.load import KINDS
+
+    if config.data in KINDS:
+        raise UserError(
+            f"{config.data} holds images, but {config.model} is a model for tables; choose from "
+            f"{', '.join(IMAGE_MODELS)}."
+        )
 
 
 def _folds(config: RunConfig, data: MultiLabelData) -> list[tuple[Ints, Ints]]:

@@ -37,8 +37,8 @@ class Recorder:
       neighbours that lack the label (0 for a row without labels).
     """
 
-    def __init__(self, problem: Problem, epochs: int) -> None:
-        self._problem = problem
+    def __init__(self, problem: Problem, space: Any, epochs: int) -> None:
+        self._problem, self._space = problem, space
         self.chosen = [epoch for epoch in CHOSEN_EPOCHS if epoch <= epochs]
         self._P: list[npt.NDArray[np.float64]] = []
         self._loss: list[npt.NDArray[np.float64]] = []
@@ -64,7 +64,7 @@ class Recorder:
         return {
             "rows": problem.train.rows,
             "draw_counts": draw_counts,
-            "outlier": outlier_score(problem.train.X, problem.train.Y),
+            "outlier": outlier_score(self._space, problem.train.Y),
             "label_names": np.array(problem.label_names),
             "label_auc": np.array(self._auc).reshape(-1, q),
             "epochs": np.array(self.chosen[: len(self._P)], dtype=np.int64),

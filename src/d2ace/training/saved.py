@@ -1,8 +1,10 @@
-"""A finished run as a model to use: its best weights, its scaling, its names."""
+"""A finished run as a model to use: its best weights, its scaling, its names.
+
+Runs on images are in :mod:`.saved_images`.
+"""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,37 +17,35 @@ from d2ace.data import Scaler
 from d2ace.errors import RunError, UserError
 from d2ace.models import MODELS, MultiLabelModel, make_model
 
+from .config import RunConfig
 from .files import load_tensors
 from .problem import Rows
 from .result import RunResult
 
 __all__ = ["SavedRun", "load_run"]
 
-_AT_ONCE = 1024
-
 
 class SavedRun:
     """What :func:`load_run` gives: the trained model, and how to use it on rows as they come."""
 
+    model: MultiLabelModel
+
     def __init__(self, path: Path) -> None:
-        if not path.is_dir():
-            raise UserError(f"There is no folder {path}; name the out folder of a run.")
-        if not (path / "result.json").exists():
-            raise RunError(f"{path} holds no finished run; train it to its end first.")
-        self.result = RunResult.read(path / "result.json")
-        saved = load_tensors(path / "best.pt", "saved weights")
+        self.result, saved = _opened(path)
         try:
-            config = json.loads(saved["config"])
             self.label_names: list[str] = saved["label_names"]
-            self.feature_names: list[str] = saved["feature_names"]
-            self._features: npt.NDArray[np.int64] = saved["features"].numpy()
-            scaler = saved["scaler"]
-            self._scaler = scaler and Scaler(**{key: part.numpy() for key, part in scaler.items()})
-            self.model = _rebuilt(config, len(self._features), saved)
+            self._restore(RunConfig.from_dict(self.result.config), saved)
         except (KeyError, TypeError, ValueError, RuntimeError) as problem:
             raise RunError(
                 f"{path / 'best.pt'} does not fit this version ({problem}); train the run again."
             ) from problem
+
+    def _restore(self, config: RunConfig, saved: dict[str, Any]) -> None:
+        self.feature_names: list[str] = saved["feature_names"]
+        self._features: npt.NDArray[np.int64] = saved["features"].numpy()
+        scaler = saved["scaler"]
+        self._scaler = scaler and Scaler(**{key: part.numpy() for key, part in scaler.items()})
+        self.model = rebuilt(config.model, config.model_options, len(self._features), saved)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
         """Probabilities [n, q] for rows ``X`` [n, d], dense or sparse, as they were before scaling.
@@ -68,10 +68,7 @@ class SavedRun:
                 X = X.toarray()  # trained on dense features, whose zeros move
             X = self._scaler.transform(X)
         rows = Rows(sp.csr_matrix(X) if sp.issparse(X) else X)
-        pieces = [
-            self.model.predict_proba(rows.take(slice(start, start + _AT_ONCE))).numpy()
-            for start in range(0, len(rows), _AT_ONCE)
-        ]
+        pieces = [self.model.predict_proba(x).numpy() for x in rows.chunks()]
         return np.concatenate(pieces or [np.empty((0, len(self.label_names)), np.float32)])
 
     def predict(self, X: Any, threshold: float = 0.5) -> npt.NDArray[np.uint8]:
@@ -84,14 +81,31 @@ class SavedRun:
 
 def load_run(path: str | Path) -> SavedRun:
     """The finished run in a folder, ready to predict."""
+    result, _ = _opened(Path(path))
+    model = result.config.get("model")
+    if model in MODELS and MODELS[model].input == "image":
+        from .saved_images import SavedImageRun
+
+        return SavedImageRun(Path(path))
     return SavedRun(Path(path))
 
 
-def _rebuilt(config: dict[str, Any], n_features: int, saved: dict[str, Any]) -> MultiLabelModel:
+def _opened(path: Path) -> tuple[RunResult, dict[str, Any]]:
+    if not path.is_dir():
+        raise UserError(f"There is no folder {path}; name the out folder of a run.")
+    if not (path / "result.json").exists():
+        raise RunError(f"{path} holds no finished run; train it to its end first.")
+    result = RunResult.read(path / "result.json")
+    return result, load_tensors(path / "best.pt", "saved weights")
+
+
+def rebuilt(
+    name: str, options: dict[str, Any], n_features: int, saved: dict[str, Any]
+) -> MultiLabelModel:
     """The model with its saved weights; label statistics are among them as buffers."""
     labels = np.zeros((1, len(saved["label_names"])), dtype=np.float32)
     with torch.random.fork_rng([]):
-        options = MODELS[config["model"]].restoring(config["model_options"], saved["weights"])
-        model = make_model(config["model"], n_features, labels, **options)
+        restoring = MODELS[name].restoring(options, saved["weights"])
+        model = make_model(name, n_features, labels, **restoring)
     model.load_state_dict(saved["weights"])
     return model.eval()

@@ -19,15 +19,17 @@ from torch import Tensor, nn
 from d2ace.errors import RunError, UserError
 from d2ace.models import MultiLabelModel, make_model
 from d2ace.selectors import make_selector
+from d2ace.selectors.registry import find_selector
 
 from .clock import Clock
 from .config import RunConfig
 from .problem import Rows, Split
 from .shared import Part, SharedSelector
 
-__all__ = ["Training", "chunks", "seed_step", "warm_up"]
+__all__ = ["Training", "seed_step", "warm_up"]
 
-EVALUATED_AT_ONCE = 1024
+IMAGE_MIX_EPOCHS = (5, 15)
+"""Between which epochs D2ACE goes from uncertainty to hardness on images."""
 
 
 class TrainingStep(nn.Module):
@@ -47,6 +49,7 @@ class Training:
     """State and steps of training on the rows ``train``.
 
     ``instance_weight`` [n] multiplies what every row adds to a loss; its mean should be 1.
+    ``model_options`` stand in for those of the configuration.
     """
 
     def __init__(
@@ -55,25 +58,28 @@ class Training:
         train: Split,
         fabric: Fabric,
         instance_weight: npt.NDArray[np.float32] | None = None,
+        model_options: dict[str, Any] | None = None,
     ) -> None:
         self.config, self.fabric = config, fabric
         seed_step(config.seed, 0, 0)  # all processes start from the same weights
-        width = train.X.shape[1]
-        self.model = _made(make_model, config.model, width, train.Y, config.model_options)
+        options = config.model_options if model_options is None else model_options
+        self.model = _made(make_model, config.model, train.X.shape[1], train.Y, options)
         groups = self.model.param_groups(config.learning_rate)
         self._peak = [group["lr"] for group in groups]
         optimizer = torch.optim.Adam(groups, weight_decay=config.weight_decay, fused=True)
         self.step_module, self.optimizer = fabric.setup(TrainingStep(self.model), optimizer)
+        self.rows = {"train": self.placed(train)}
+        wanted = config.record or _uses_features(config.selector)
+        self.space = self._space(train) if wanted else None
         batch_size = config.batch_size * fabric.world_size
         selector = _made(
             make_selector,
             config.selector,
             train.Y,
-            train.X,
+            self.space,
             _selector_options(config, batch_size, fabric.device),
         )
         self.shared = SharedSelector(selector, fabric.global_rank, fabric.world_size)
-        self.rows = {"train": self.placed(train)}
         self._labels = torch.from_numpy(train.Y.toarray()).to(fabric.device)
         self._instance_weight = (
             None if instance_weight is None else torch.from_numpy(instance_weight).to(fabric.device)
@@ -88,30 +94,57 @@ class Training:
 
     def placed(self, split: Split) -> Rows:
         """The rows of a split where the model is, in its precision."""
-        return Rows(split.X).to(self.fabric.device, next(self.model.parameters()).dtype)
+        rows = split.X if isinstance(split.X, Rows) else Rows(split.X)
+        return rows.to(self.fabric.device, next(self.model.parameters()).dtype)
+
+    def _space(self, train: Split) -> Any:
+        """Where neighbours of training rows are looked for: their table, or pooled features."""
+        if not isinstance(train.X, Rows):
+            return train.X
+        with self.fabric.autocast():
+            return train.X.space(self.model)
 
     def train_epoch(self) -> Iterator[int]:
         """Train the rest of the epoch; gives way after every step, so that one may stop there."""
         selector = self.shared.selector
         selector.set_epoch(self.epoch)
         self.step_module.train()
-        self.model.on_epoch_start(self.epoch, len(selector))
+        with self.clock.part("train"):
+            self.model.on_epoch_start(self.epoch, len(selector), self._pass())
+        # Only batches that are observed tell a selector how far training came (see Progress).
+        ahead = selector.predictions == "train"
+        batches = self.rows["train"].batches(self._drawn(), self.epoch, self.position, ahead=ahead)
+        while True:
+            with self.clock.part("train"):  # the time spent waiting for images
+                drawn = next(batches, None)
+            if drawn is None:
+                break
+            if not self.position:
+                self.clock.move(selector.recompute_seconds, "draw", "recompute")
+            self._train(*drawn)
+            self.position += 1
+            yield self.position
+
+    def _drawn(self) -> Iterator[Part]:
+        """The parts of the epoch's batches; a loader with workers asks for some ahead."""
         parts = iter(self.shared)
         while True:
             with self.clock.part("draw"):
                 part = next(parts, None)
             if part is None:
-                break
-            if not self.position:
-                self.clock.move(selector.recompute_seconds, "draw", "recompute")
-            self._train(part)
-            self.position += 1
-            yield self.position
+                return
+            yield part
 
-    def _train(self, part: Part) -> None:
+    def _pass(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """All training rows once, as evaluation sees them, for models that ask for them."""
+        rows = self.rows["train"]
+        return zip(rows.chunks(), self._labels.split(rows.at_once), strict=True)
+
+    def _train(self, part: Part, x: Tensor) -> None:
         config, selector = self.config, self.shared.selector
         step = (self.epoch - 1) * len(selector) + self.position
         factor = warm_up(step, config.warmup * len(selector))
+        factor *= self.model.learning_rate_factor(self.epoch)
         for group, peak in zip(self.optimizer.param_groups, self._peak, strict=True):
             group["lr"] = peak * factor
         selector.learning_rate = config.learning_rate * factor
@@ -120,9 +153,12 @@ class Training:
         with self.clock.part("train"):
             seed_step(config.seed, step + 1, self.fabric.global_rank)
             rows = torch.tensor(part.rows, device=self.fabric.device)
-            x, y = self.rows["train"].take(rows), self._labels[rows]
-            loss, logits = self.step_module(x, y, self._weighed(weight, rows))
+            loss, logits = self.step_module(x, self._labels[rows], self._weighed(weight, rows))
             self.fabric.backward(loss if part.scale == 1.0 else loss * part.scale)
+            if self.model.clip_norm is not None:
+                self.fabric.clip_gradients(
+                    self.step_module, self.optimizer, max_norm=self.model.clip_norm
+                )
             self.optimizer.step()
             self.optimizer.zero_grad()
             self.model.on_step(step)
@@ -162,7 +198,7 @@ class Training:
     def predict(self, rows: Rows) -> Tensor:
         """Probabilities [n, q] of all rows, on the host."""
         with self.fabric.autocast():
-            pieces = [self.model.predict_proba(x).cpu() for x in chunks(rows)]
+            pieces = [self.model.predict_proba(x).cpu() for x in rows.chunks()]
         return torch.cat(pieces)
 
     def _observe_all(self) -> None:
@@ -208,10 +244,11 @@ def seed_step(seed: int, step: int, rank: int) -> None:
     torch.manual_seed(int(words[0]))
 
 
-def chunks(rows: Rows) -> Iterator[Tensor]:
-    """All rows in pieces of a size that fits any device."""
-    for start in range(0, len(rows), EVALUATED_AT_ONCE):
-        yield rows.take(slice(start, start + EVALUATED_AT_ONCE))
+def _uses_features(selector: str) -> bool:
+    try:
+        return find_selector(selector).uses_features
+    except ValueError:
+        return True  # making it says what is wrong
 
 
 def _selector_options(config: RunConfig, batch_size: int, device: torch.device) -> dict[str, Any]:
@@ -219,6 +256,8 @@ def _selector_options(config: RunConfig, batch_size: int, device: torch.device) 
     for name in (*given, "batch_size"):
         if name in config.selector_options:
             raise UserError(f"{name} is a setting of the run, not one of selector_options.")
+    if config.images and config.selector == "d2ace":
+        given["mix_epochs"] = IMAGE_MIX_EPOCHS
     if device.type == "mps":  # it has no float64, which probabilities are kept in
         given["device"] = "cpu"
     return {**given, "batch_size": batch_size, **config.selector_options}

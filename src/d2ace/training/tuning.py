@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from d2ace.data import MultiLabelData
 from d2ace.errors import UserError
 from d2ace.evaluation import METRICS
 
@@ -17,6 +16,10 @@ from .api import train_config
 from .config import RunConfig
 from .files import make_folder, write_whole
 from .result import RunResult
+
+if TYPE_CHECKING:
+    from d2ace.data import MultiLabelData
+    from d2ace.data.images import ImageData
 
 __all__ = ["MODEL_GRIDS", "SELECTOR_GRIDS", "tuned"]
 
@@ -32,7 +35,7 @@ SELECTOR_GRIDS: dict[str, dict[str, tuple[float, ...]]] = {"d2ace": {"neighbors"
 
 def tuned(
     config: RunConfig,
-    data: MultiLabelData | None,
+    data: MultiLabelData | ImageData | None,
     out: str | Path | None,
     running: dict[str, Any],
 ) -> RunResult:

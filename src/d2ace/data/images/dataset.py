@@ -53,15 +53,17 @@ class ImageDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def __getitem__(self, index: int | tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Item ``index``; a pair ``(index, draw)`` is seen in another way for each ``draw``."""
+        index, *draw = index if isinstance(index, tuple) else (index,)
         row = int(self.rows[index])
         image = read_image(self.data, row)
-        return self._transformed(image, row), self._label_vector(row)
+        return self._transformed(image, row, draw), self._label_vector(row)
 
-    def _transformed(self, image: Any, row: int) -> torch.Tensor:
+    def _transformed(self, image: Any, row: int, draw: list[int]) -> torch.Tensor:
         if self.transform is None:
             return torch.from_numpy(np.array(image)).permute(2, 0, 1)
-        key = np.random.SeedSequence([self.seed, int(self._epoch), row])
+        key = np.random.SeedSequence([self.seed, int(self._epoch), row, *draw])
         generator = torch.default_generator  # the one that torchvision's transforms draw from
         before = generator.get_state()
         try:

@@ -1,0 +1,179 @@
+"""From images to the rows of one run: labels, splits, transforms, stored features."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import nn
+
+from d2ace.data import folds, validation_split
+from d2ace.data.cache import cache_dir
+from d2ace.data.images import (
+    ImageData,
+    Preprocessing,
+    cache_features,
+    evaluation_transform,
+    image_dataset,
+    label_vectors,
+    load_images,
+    train_transform,
+)
+from d2ace.errors import UserError
+from d2ace.models import MODELS
+from d2ace.models.backbones import IDENTITY, make_backbone, pixel_statistics
+
+from .config import RunConfig
+from .image_rows import FeatureRows, ImageRows
+from .problem import Ints, Problem, Rows, Split
+
+__all__ = ["backbone_of", "make_image_problem", "transforms"]
+
+
+def make_image_problem(
+    config: RunConfig, data: Any, device: torch.device, workers: int | None = None
+) -> Problem:
+    """Load (unless ``data`` is given), choose labels, split, and store features if asked to.
+
+    With ``folds=1`` the dataset's own test split is tested on and all others are trained on;
+    with more, all images are divided into stratified folds. The validation images are a stratified
+    share of the training images.
+    """
+    if data is None:
+        data = load_images(
+            config.data,
+            config.root,
+            unlabelled=config.unlabelled,  # type: ignore[arg-type]  # checked by the configuration
+            on_broken=config.on_broken,  # type: ignore[arg-type]
+        )
+    if not isinstance(data, ImageData):
+        raise UserError(
+            f"{config.model} is a model for images, but the data is {type(data).__name__}; give "
+            "ImageData, or a model for tables."
+        )
+    data = _with_frequent_labels(data, config.min_positives)
+    train, validation, test = _split(config, data)
+    workers = _workers(workers)
+    options = dict(config.model_options)
+    if isinstance(options.get("label_vectors"), str) and options["label_vectors"] != "random":
+        options["label_vectors"] = label_vectors(data.label_names, options["label_vectors"]).Z
+    augmented, plain = transforms(config)
+    if config.cache_features:
+        backbone, _ = backbone_of(config)
+        everything = image_dataset(data, None, plain)
+        features = cache_features(
+            backbone.to(device), everything, cache_dir() / "features", workers=workers
+        )
+        options = without_backbone(options)
+
+    def split(rows: Ints) -> Split:
+        X: Rows
+        if config.cache_features:
+            X = FeatureRows(features, rows)
+        else:
+            X = ImageRows(
+                image_dataset(data, rows, augmented, seed=config.seed),
+                image_dataset(data, rows, plain),
+                workers,
+            )
+        return Split(X, sp.csr_matrix(data.Y[rows], dtype=np.float32), rows)
+
+    return Problem(
+        name=data.name,
+        train=split(train),
+        validation=split(validation),
+        test=split(test),
+        scaler=None,
+        features=np.empty(0, dtype=np.int64),
+        feature_names=(),
+        label_names=data.label_names,
+        digest=_digest(data, (train, validation, test)),
+        model_options=options,
+    )
+
+
+def transforms(config: RunConfig) -> tuple[Preprocessing, Preprocessing]:
+    """For training and for evaluation, with the statistics that the backbone expects."""
+    mean, std = pixel_statistics(backbone_option(config, "backbone"))
+    size = config.image_size or 448
+    return (
+        train_transform(size, mean=mean, std=std),
+        evaluation_transform(size, mean=mean, std=std),
+    )
+
+
+def backbone_of(config: RunConfig) -> tuple[nn.Module, int]:
+    """The frozen backbone of a run with stored features, and the channels of its maps."""
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)  # one without weights is the same for all runs
+        return make_backbone(
+            backbone_option(config, "backbone"), 3, backbone_option(config, "weights")
+        )
+
+
+def backbone_option(config: RunConfig, name: str) -> str:
+    """What the model's options, or its preset, say about the backbone."""
+    options = config.model_options
+    preset = MODELS[config.model].presets[options.get("preset", "paper")]
+    return str(options.get(name, preset[name]))
+
+
+def without_backbone(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a model that is given feature maps."""
+    heads = {name: value for name, value in options.items() if name not in ("weights", "freeze")}
+    return {**heads, "backbone": IDENTITY}
+
+
+def _with_frequent_labels(data: ImageData, least: int) -> ImageData:
+    frequent = np.flatnonzero(np.asarray(data.Y.sum(0, dtype=np.int64)).ravel() >= least)
+    if not frequent.size:
+        raise UserError(f"No label of {data.name} has {least} images or more; lower min_positives.")
+    return data.with_labels(frequent)
+
+
+def _split(config: RunConfig, data: ImageData) -> tuple[Ints, Ints, Ints]:
+    if config.folds == 1:
+        names = data.split_names
+        own = [name for name in names if name.startswith("test")] or [
+            name for name in names if name.startswith("val")
+        ]
+        if not own or len(names) < 2:
+            raise UserError(
+                f"{data.name} has no test split beside one to train on (it has "
+                f"{', '.join(names)}); use folds=5 to test on a fifth of the images."
+            )
+        test = data.rows(own[0])
+        fold = np.setdiff1d(np.arange(data.n), test)
+    else:
+        if data.n < 2 * config.folds:
+            raise UserError(
+                f"{data.name} has {data.n} images, too few for {config.folds} folds; use fewer."
+            )
+        fold, test = folds(data.Y, n_splits=config.folds, seed=0)[config.fold]
+    train, validation = validation_split(data.Y, fold, share=config.validation, seed=config.seed)
+    for rows, part in ((train, "training"), (validation, "validation")):
+        if not len(rows):
+            raise UserError(
+                f"The {len(fold)} images of {data.name} to train on leave no {part} images; use "
+                "another validation share or more images."
+            )
+    return np.asarray(train), np.asarray(validation), np.asarray(test)
+
+
+def _workers(wanted: int | None) -> int:
+    """Loader processes: as many as this process may use processors, but not more than eight."""
+    return min(8, os.cpu_count() or 1, torch.get_num_threads()) if wanted is None else wanted
+
+
+def _digest(data: ImageData, splits: tuple[Ints, ...]) -> str:
+    digest = hashlib.sha256("\n".join([*data.files, "", *data.label_names]).encode())
+    for rows in splits:
+        digest.update(rows.astype("<i8").tobytes())
+    for part in (data.Y.indptr, data.Y.indices):
+        digest.update(part.astype("<i8").tobytes())
+    return digest.hexdigest()

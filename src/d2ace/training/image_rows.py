@@ -1,0 +1,132 @@
+"""Images as the rows of a run: read, augmented and handed over in batches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from d2ace.data import DataError
+from d2ace.data.images import CachedFeatures, ImageDataset
+from d2ace.models import MultiLabelModel
+from d2ace.models.image import ImageModel
+
+from .problem import Drawn, Rows
+from .shared import Part
+
+__all__ = ["FeatureRows", "ImageRows"]
+
+
+class ImageRows(Rows):
+    """Rows that are image files; ``workers`` processes read and transform them.
+
+    ``trained`` has the transform that draws at random, ``plain`` the one for evaluation.
+    """
+
+    at_once: ClassVar[int] = 64
+
+    def __init__(self, trained: ImageDataset, plain: ImageDataset, workers: int) -> None:
+        self._trained, self._plain, self._workers = trained, plain, workers
+        self._device, self._dtype = torch.device("cpu"), torch.float32
+
+    def __len__(self) -> int:
+        return len(self._plain)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Images, and channels of one."""
+        return len(self), 3
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> ImageRows:
+        """Give images on ``device`` and of ``dtype`` from now on."""
+        self._device, self._dtype = device, dtype
+        return self
+
+    def batches(
+        self, parts: Iterable[Part], epoch: int, first: int, *, ahead: bool
+    ) -> Iterator[Drawn]:
+        """Every part with its images; workers read some batches ahead.
+
+        How an image is cropped and flipped is a function of seed, epoch and place in the epoch, so
+        that neither workers nor processes nor an interruption change it, and an image that is
+        drawn twice is seen in two ways.
+        """
+        waiting: deque[Part] = deque()
+        self._trained.set_epoch(epoch)
+
+        def drawn() -> Iterator[list[tuple[int, int]]]:
+            for number, part in enumerate(parts, start=first):
+                waiting.append(part)
+                start = number * (1 << 20) + part.begin
+                yield [(row, start + place) for place, row in enumerate(part.rows)]
+
+        workers = self._workers if ahead else 0
+        for x in self._loaded(self._trained, workers, batch_sampler=drawn()):
+            yield waiting.popleft(), x
+
+    def chunks(self) -> Iterator[Tensor]:
+        """All images in their order, as evaluation sees them."""
+        return self._loaded(self._plain, self._workers, batch_size=self.at_once)
+
+    def space(self, model: MultiLabelModel) -> npt.NDArray[np.float32]:
+        """Global averages of the backbone's feature maps [n, C], in one pass."""
+        return pooled(model, self.chunks())
+
+    def _loaded(self, dataset: ImageDataset, workers: int, **how: Any) -> Iterator[Tensor]:
+        pinned = self._device.type == "cuda"
+        loader = DataLoader(dataset, num_workers=workers, pin_memory=pinned, **how)
+        try:
+            for x, _ in loader:
+                yield x.to(self._device, self._dtype, non_blocking=True)
+        except DataError as problem:
+            *trace, last = str(problem).strip().splitlines()
+            if not trace:
+                raise
+            raise DataError(last.partition("Error: ")[2]) from None  # what a worker died of
+
+
+class FeatureRows(Rows):
+    """Rows that are stored feature maps of a frozen backbone."""
+
+    at_once: ClassVar[int] = 128
+
+    def __init__(self, features: CachedFeatures, rows: npt.NDArray[np.int64]) -> None:
+        self._features, self._rows = features, rows
+        self._device, self._dtype = torch.device("cpu"), torch.float32
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Images, and channels of their maps."""
+        return len(self), int(self._features.maps.shape[1])
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> FeatureRows:
+        """Give maps on ``device`` and of ``dtype`` from now on."""
+        self._device, self._dtype = device, dtype
+        return self
+
+    def take(self, rows: list[int] | slice) -> Tensor:
+        """Maps [b, C, H, W] on the device."""
+        return self._features.batch(self._rows[rows]).to(self._device, self._dtype)
+
+    def space(self, model: MultiLabelModel) -> npt.NDArray[np.float32]:
+        """Global averages of the maps [n, C]."""
+        return self._features.pooled[self._rows]
+
+
+@torch.no_grad()
+def pooled(model: MultiLabelModel, chunks: Iterable[Tensor]) -> npt.NDArray[np.float32]:
+    """Global averages of the feature maps that a model's backbone gives [n, C]."""
+    assert isinstance(model, ImageModel)  # noqa: S101 - only those are given images
+    model.eval()
+    pieces = [model.feature_map(x).float().mean((2, 3)).cpu() for x in chunks]
+    model.train()
+    return torch.cat(pieces).numpy()
