@@ -56,8 +56,7 @@ def make_image_problem(
             f"{config.model} is a model for images, but the data is {type(data).__name__}; give "
             "ImageData, or a model for tables."
         )
-    data = _with_frequent_labels(data, config.min_positives)
-    train, validation, test = _split(config, data)
+    data, train, validation, test = _chosen(config, data)
     workers = _workers(workers)
     options = dict(config.model_options)
     if isinstance(options.get("label_vectors"), str) and options["label_vectors"] != "random":
@@ -129,14 +128,11 @@ def without_backbone(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**heads, "backbone": IDENTITY}
 
 
-def _with_frequent_labels(data: ImageData, least: int) -> ImageData:
-    frequent = np.flatnonzero(np.asarray(data.Y.sum(0, dtype=np.int64)).ravel() >= least)
-    if not frequent.size:
-        raise UserError(f"No label of {data.name} has {least} images or more; lower min_positives.")
-    return data.with_labels(frequent)
+def _chosen(config: RunConfig, data: ImageData) -> tuple[ImageData, Ints, Ints, Ints]:
+    """The data with its frequent labels, and the rows to train, validate and test on.
 
-
-def _split(config: RunConfig, data: ImageData) -> tuple[Ints, Ints, Ints]:
+    Of a dataset with a test split only the other images say which labels are frequent.
+    """
     if config.folds == 1:
         names = data.split_names
         own = [name for name in names if name.startswith("test")] or [
@@ -149,11 +145,13 @@ def _split(config: RunConfig, data: ImageData) -> tuple[Ints, Ints, Ints]:
             )
         test = data.rows(own[0])
         fold = np.setdiff1d(np.arange(data.n), test)
+        data = _with_frequent_labels(data, fold, config.min_positives)
     else:
         if data.n < 2 * config.folds:
             raise UserError(
                 f"{data.name} has {data.n} images, too few for {config.folds} folds; use fewer."
             )
+        data = _with_frequent_labels(data, np.arange(data.n), config.min_positives)
         fold, test = folds(data.Y, n_splits=config.folds, seed=0)[config.fold]
     train, validation = validation_split(data.Y, fold, share=config.validation, seed=config.seed)
     for rows, part in ((train, "training"), (validation, "validation")):
@@ -162,7 +160,14 @@ def _split(config: RunConfig, data: ImageData) -> tuple[Ints, Ints, Ints]:
                 f"The {len(fold)} images of {data.name} to train on leave no {part} images; use "
                 "another validation share or more images."
             )
-    return np.asarray(train), np.asarray(validation), np.asarray(test)
+    return data, np.asarray(train), np.asarray(validation), np.asarray(test)
+
+
+def _with_frequent_labels(data: ImageData, rows: Ints, least: int) -> ImageData:
+    frequent = np.flatnonzero(np.asarray(data.Y[rows].sum(0, dtype=np.int64)).ravel() >= least)
+    if not frequent.size:
+        raise UserError(f"No label of {data.name} has {least} images or more; lower min_positives.")
+    return data.with_labels(frequent)
 
 
 def _workers(wanted: int | None) -> int:
