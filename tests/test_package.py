@@ -52,6 +52,7 @@ ALONE = [
     "sklearn_classifier.py",
     "lightning_trainer.py",
     "hugging_face.py",
+    "images.py",
 ]
 
 

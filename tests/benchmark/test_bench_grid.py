@@ -120,7 +120,12 @@ def test_the_same_work_is_planned_once():
 
 def test_all_packaged_grids_say_what_they_are():
     grids = packaged()
-    expected = {"quick", "paper-tabular", *(f"reproduction-{step}" for step in range(1, 7))}
+    expected = {
+        "quick",
+        "paper-tabular",
+        "corel5k-images",
+        *(f"reproduction-{step}" for step in range(1, 7)),
+    }
     assert set(grids) == expected
     assert all(description.endswith(".") for description in grids.values())
 

@@ -112,3 +112,11 @@ class Backbone(nn.Module):
         if self.die_after is not None and self.seen > self.die_after:
             os.kill(os.getpid(), signal.SIGKILL)
         return self.layers(images)
+
+
+def first_lines_until(process: Any, start: str) -> None:
+    """Read what a command says on its error output up to a line that begins so."""
+    for line in process.stderr:
+        if line.startswith(start):
+            return
+    raise AssertionError(f"the command ended before it said {start!r}")

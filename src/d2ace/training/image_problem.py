@@ -15,6 +15,7 @@ from torch import nn
 from d2ace.data import folds, validation_split
 from d2ace.data.cache import cache_dir
 from d2ace.data.images import (
+    KINDS,
     ImageData,
     Preprocessing,
     cache_features,
@@ -45,6 +46,11 @@ def make_image_problem(
     share of the training images.
     """
     if data is None:
+        if config.data not in KINDS:
+            raise UserError(
+                f"{config.model} is a model for images, but {config.data} is no layout of images; "
+                f"choose one from {', '.join(KINDS)} with its root, or a model for tables."
+            )
         data = load_images(
             config.data,
             config.root,

@@ -34,7 +34,9 @@ class SavedRun:
         self.result, saved = _opened(path)
         try:
             self.label_names: list[str] = saved["label_names"]
-            self._restore(RunConfig.from_dict(self.result.config), saved)
+            # What chose the batches may be a file that is gone, and is not needed any more.
+            forgotten = {"selector": "random", "selector_options": {}, "selector_source": None}
+            self._restore(RunConfig.from_dict(self.result.config | forgotten), saved)
         except (KeyError, TypeError, ValueError, RuntimeError) as problem:
             raise RunError(
                 f"{path / 'best.pt'} does not fit this version ({problem}); train the run again."
