@@ -14,7 +14,7 @@ import pytest
 import report_data
 from typer.testing import CliRunner
 
-from d2ace.benchmark import published, style, summary
+from d2ace.benchmark import cost_tables, published, style, summary
 from d2ace.benchmark.figures_cases import chosen_labels, shares
 from d2ace.benchmark.frames import collect
 from d2ace.benchmark.report import write_report
@@ -170,6 +170,30 @@ def test_runs_of_other_settings_are_not_averaged_together(tmp_path: Path) -> Non
         (comparison,) = collect(store).comparisons
     assert comparison.datasets == ["emotions", "emotions [epochs=2]"]
     assert len(comparison.runs("emotions", "Random")) == 2
+
+
+def test_runs_that_did_not_count_saving_have_zero_there(tmp_path: Path) -> None:
+    with Store(tmp_path / "runs.db") as store:
+        for selector, saved in (("random", None), ("d2ace", 0.5)):
+            config = {"data": "emotions", "selector": selector, "epochs": 2}
+            spec = report_data.RunSpec("main", report_data.METHODS[selector], config)
+            result = report_data.result(spec)
+            if saved is not None:
+                result["seconds"]["save"] = 2 * saved
+                for entry in result["history"]:
+                    entry["seconds"]["save"] = saved
+            store.add(spec, result)
+        (comparison,) = collect(store).comparisons
+    times = cost_tables.times("times", comparison)
+    place = times.columns.index("Saving")
+    assert {row[1].text: row[place].text for row in times.rows} == {"Random": "0.00", "D2ACE": "1.00"}
+    for row in times.rows:
+        parts = [cell.value for cell in row[2:-2]]
+        assert row[-2].value == pytest.approx(sum(parts))
+    targets = cost_tables.targets("targets", comparison)
+    assert targets is not None
+    assert all(row["seconds"] is None or row["seconds"] > 0 for row in targets.data or [])
+    assert any(row["method"] == "Random" and row["seconds"] for row in targets.data or [])
 
 
 def test_a_study_of_cases_is_not_a_comparison(tmp_path: Path) -> None:

@@ -267,8 +267,9 @@ def _reach(run: StoredRun, values: Array, goal: float) -> tuple[int, float] | No
     spent = number((run.result or {})["seconds"].get("setup"))
     epochs = curve(run, "seconds", "sum")  # what a CSV file keeps of the parts
     if np.isnan(epochs).all():
-        parts = [part for part in style.PARTS if part != "setup"]
-        epochs = np.sum([curve(run, "seconds", part) for part in parts], axis=0)
+        parts = {part: curve(run, "seconds", part) for part in style.PARTS if part != "setup"}
+        parts["save"] = np.nan_to_num(parts["save"])  # which runs of before did not count
+        epochs = np.sum(list(parts.values()), axis=0)
     return place + 1, spent + float(epochs[: place + 1].sum())
 
 
