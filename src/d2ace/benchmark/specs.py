@@ -22,6 +22,14 @@ DEFAULTS: dict[str, Any] = {
 }
 """Every key of a configuration but ``data``, with the value it has when nobody sets it."""
 
+_FIRST = (
+    *("data", "model", "model_options", "selector", "selector_options", "selector_source"),
+    *("fold", "folds", "seed", "epochs", "batch_size", "warmup", "learning_rate", "weight_decay"),
+    *("validation", "monitor", "min_positives", "repair", "protocol"),
+    *("epoch_loss", "record", "precision"),
+)
+"""The settings of a run when the first runs were stored; they are in every key."""
+
 METHODS = {
     "random": "Random",
     "active": "Active",
@@ -108,9 +116,14 @@ def key_of(config: Mapping[str, Any]) -> str:
     """sha256 of a complete configuration, apart from what cannot change the result.
 
     Options that say what is the case anyway do not count (``neighbors=6`` is D2ACE as it is), nor
-    does a folder above a selector's file, whose content counts.
+    does a folder above a selector's file, whose content counts. A setting that runs did not always
+    have counts where it is not as it was before there was a choice, so that keys last.
     """
-    work = dict(config)
+    work = {
+        key: value
+        for key, value in config.items()
+        if key in _FIRST or canonical(_numbers(value)) != canonical(_numbers(DEFAULTS[key]))
+    }
     work["selector_options"] = _effective(config)
     work["model_options"] = _without_default_preset(config["model_options"])
     if config["selector_source"]:
