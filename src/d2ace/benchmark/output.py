@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from d2ace.evaluation import METRICS
+from d2ace.screen import print_table
 
 from .runner import plan
 from .specs import RunSpec
@@ -64,7 +63,7 @@ def print_plan(
     table = _table("status", "study", "dataset", "model", "method", "fold", "seed")
     for row in rows:
         table.add_row(*(Text(str(row[str(column.header)])) for column in table.columns))
-    _print(table)
+    print_table(table)
     seconds = {key: mean for store in stores for key, mean in store.mean_seconds().items()}
     left = View(len(pending), session.jobs, seconds).seconds_left(todo.pending)
     ahead = f", about {duration(left)}" if left else ""
@@ -87,7 +86,7 @@ def print_comparison(compared: dict[str, Any]) -> None:
             cells += [_change(row["metrics"][metric]) for metric in SHOWN]
             cells.append(_change(row["seconds"], digits=1))
             table.add_row(*(Text(str(cell)) for cell in cells))
-        _print(table)
+        print_table(table)
         print("\nfirst -> second (difference, 95 % interval), over common folds and seeds")
     else:
         print("no dataset, model and method is in both")
@@ -122,11 +121,3 @@ def _table(*headings: str) -> Table:
         right = heading in ("fold", "seed", "pairs")
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)
     return table
-
-
-def _print(table: Table) -> None:
-    """As wide as the terminal; elsewhere so wide that no line is broken in the middle."""
-    console = Console(width=None if sys.stdout.isatty() else 2000, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
