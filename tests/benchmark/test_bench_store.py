@@ -112,6 +112,14 @@ def test_the_code_of_an_own_selector_is_part_of_the_key():
     assert here.key == moved.key != changed.key
 
 
+def test_the_content_of_a_data_file_is_part_of_the_key():
+    here = spec(data="/a/mine.npz", data_source="1" * 64)
+    moved = spec(data="/b/mine.npz", data_source="1" * 64)
+    changed = spec(data="/a/mine.npz", data_source="2" * 64)
+    assert here.key == moved.key != changed.key
+    assert spec(data="/a/mine.npz").key not in (here.key, changed.key)
+
+
 @given(st.permutations([*DEFAULTS]))
 def test_a_key_does_not_depend_on_the_order_of_settings(names):
     config = {"data": "emotions", **{name: DEFAULTS[name] for name in names}}

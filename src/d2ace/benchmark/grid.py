@@ -20,7 +20,7 @@ from d2ace.models import MODELS
 from d2ace.selectors import SELECTORS
 from d2ace.words import did_you_mean
 
-from .checks import check_model, check_selector, check_settings
+from .checks import check_model, check_selector, check_settings, data_checksum
 from .specs import DEFAULTS, RunSpec, complete, method_name
 from .studies import Method, ablation, sweep
 
@@ -29,7 +29,7 @@ KINDS = {"grid": "main", "ablation": "ablation", "sweep": "sweep"}
 
 _PER_ENTRY = {
     *("model", "model_options", "fold", "seed"),
-    *("selector", "selector_options", "selector_source"),
+    *("selector", "selector_options", "selector_source", "data_source"),
 }
 SETTINGS = [name for name in DEFAULTS if name not in _PER_ENTRY]
 """What can be set for all runs of a grid, or for all runs on a dataset."""
@@ -162,18 +162,20 @@ class _Study:
 
     def _dataset(self, entry: Any) -> dict[str, Any]:
         entry = _table("datasets", entry, ["name", *SETTINGS])
-        config = complete({"data": self._locate(entry.pop("name")), **self.fixed, **entry})
+        located = self._locate(entry.pop("name"))
+        config = complete({**located, **self.fixed, **entry})
         check_settings(config)
         return config
 
-    def _locate(self, name: str) -> str:
+    def _locate(self, name: str) -> dict[str, Any]:
         """A dataset by its name in the catalogue, or a file beside the grid file or here."""
         entry = catalogue.find(name)
         if entry is not None or name == catalogue.EMBEDDED:
-            return name if entry is None else entry.name
+            return {"data": name if entry is None else entry.name}
         for place in (self.folder, Path()):
             if place is not None and (place / name).is_file():
-                return str((place / name).resolve())
+                path = (place / name).resolve()
+                return {"data": str(path), "data_source": data_checksum(path)}
         raise catalogue.unknown(name)
 
     def _model(self, entry: Any) -> dict[str, Any]:

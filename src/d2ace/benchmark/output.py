@@ -12,6 +12,7 @@ from rich.text import Text
 from d2ace.evaluation import METRICS
 from d2ace.screen import print_table
 
+from .naming import tell_apart
 from .runner import plan
 from .specs import RunSpec
 from .store import Store
@@ -44,11 +45,12 @@ def print_plan(
 
     todo = plan(status, specs, retry=session.retry)
     pending = {spec.key for spec in todo.pending}
+    names = tell_apart(specs)
     rows = [
         {
             "status": "pending" if spec.key in pending else status(spec),
             "study": spec.study,
-            "dataset": spec.dataset,
+            "dataset": names[spec.key],
             "model": spec.model,
             "method": spec.method,
             "fold": spec.config["fold"],

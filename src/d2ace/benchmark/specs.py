@@ -18,9 +18,14 @@ from d2ace.training.config import RunConfig
 from d2ace.words import did_you_mean
 
 DEFAULTS: dict[str, Any] = {
-    key: value for key, value in RunConfig(data="").to_dict().items() if key != "data"
+    **{key: value for key, value in RunConfig(data="").to_dict().items() if key != "data"},
+    "data_source": None,
 }
-"""Every key of a configuration but ``data``, with the value it has when nobody sets it."""
+"""Every key of a configuration but ``data``, with the value it has when nobody sets it.
+
+``data_source`` is the checksum of a data file (`checks.data_checksum`), which a grid keeps for
+itself: training compares the rows with those it began with.
+"""
 
 _FIRST = (
     *("data", "model", "model_options", "selector", "selector_options", "selector_source"),
@@ -113,23 +118,36 @@ def canonical(value: Any) -> str:
 
 
 def key_of(config: Mapping[str, Any]) -> str:
-    """sha256 of a complete configuration, apart from what cannot change the result.
+    """sha256 of a complete configuration, apart from what cannot change the result."""
+    return hashlib.sha256(canonical(work_of(config)).encode()).hexdigest()
+
+
+def work_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a complete configuration can change the result, each thing said in one way.
 
     Options that say what is the case anyway do not count (``neighbors=6`` is D2ACE as it is), nor
-    does a folder above a selector's file, whose content counts. A setting that runs did not always
-    have counts where it is not as it was before there was a choice, so that keys last.
+    does a folder above the file of a selector or of data, whose content counts. A setting that
+    runs did not always have counts where it is not as it was before there was a choice, so that
+    keys last.
     """
     work = {
         key: value
         for key, value in config.items()
-        if key in _FIRST or canonical(_numbers(value)) != canonical(_numbers(DEFAULTS[key]))
+        if key in _FIRST or canonical(_numbers(value)) != canonical(_numbers(DEFAULTS.get(key)))
     }
     work["selector_options"] = _effective(config)
     work["model_options"] = _without_default_preset(config["model_options"])
     if config["selector_source"]:
         path, _, name = config["selector"].rpartition(":")
         work["selector"] = f"{Path(path).name}:{name}"
-    return hashlib.sha256(canonical(_numbers(work)).encode()).hexdigest()
+    if config.get("data_source"):
+        work["data"] = Path(config["data"]).name
+    return _numbers(work)
+
+
+def training_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration as `d2ace.train` takes it."""
+    return {key: value for key, value in config.items() if key != "data_source"}
 
 
 def dataset_name(config: Mapping[str, Any]) -> str:
