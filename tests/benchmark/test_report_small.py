@@ -14,7 +14,7 @@ import pytest
 import report_data
 from typer.testing import CliRunner
 
-from d2ace.benchmark import cost_tables, published, style, summary
+from d2ace.benchmark import cost_tables, style, summary
 from d2ace.benchmark.figures_cases import chosen_labels, shares
 from d2ace.benchmark.frames import collect
 from d2ace.benchmark.report import write_report
@@ -186,7 +186,10 @@ def test_runs_that_did_not_count_saving_have_zero_there(tmp_path: Path) -> None:
         (comparison,) = collect(store).comparisons
     times = cost_tables.times("times", comparison)
     place = times.columns.index("Saving")
-    assert {row[1].text: row[place].text for row in times.rows} == {"Random": "0.00", "D2ACE": "1.00"}
+    assert {row[1].text: row[place].text for row in times.rows} == {
+        "Random": "0.00",
+        "D2ACE": "1.00",
+    }
     for row in times.rows:
         parts = [cell.value for cell in row[2:-2]]
         assert row[-2].value == pytest.approx(sum(parts))
@@ -308,23 +311,3 @@ def test_colours_are_visible_on_both_grounds(ground: str) -> None:
     for look in style.looks([*style.METHODS, *"abcdef"]).values():
         low, high = sorted([luminance(look.colour), luminance(ground)])
         assert (high + 0.05) / (low + 0.05) > 1.9
-
-
-# Published figures --------------------------------------------------------------------------
-
-
-def test_published_figures_of_a_folder(tmp_path: Path) -> None:
-    text = "metric,model,dataset,method,score\nmacro_auc,CLIF,emotions,Random,0.81\n"
-    (tmp_path / "mine.csv").write_text(text, encoding="utf-8")
-    (tmp_path / "other.csv").write_text("a,b\n1,2\n", encoding="utf-8")
-    numbers = published.load(tmp_path)
-    assert numbers.score("macro_auc", "CLIF", "emotions", "Random") == 0.81
-    assert numbers.average_rank("macro_auc", "CLIF", "Random") is None
-    (tmp_path / "mine.csv").write_text(text.replace("0.81", "high"), encoding="utf-8")
-    with pytest.raises(UserError, match=r"mine\.csv, line 2: score is 'high', not a number"):
-        published.load(tmp_path)
-    (tmp_path / "mine.csv").unlink()
-    with pytest.raises(UserError, match="has the columns metric, model, dataset, method and score"):
-        published.load(tmp_path)
-    with pytest.raises(UserError, match="there is no folder"):
-        published.load(tmp_path / "nowhere")
