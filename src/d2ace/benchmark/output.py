@@ -14,7 +14,7 @@ from d2ace.screen import print_table
 
 from .naming import tell_apart
 from .runner import plan
-from .specs import RunSpec
+from .specs import RunSpec, canonical
 from .store import Store
 from .views import View, duration
 
@@ -84,7 +84,7 @@ def print_comparison(compared: dict[str, Any]) -> None:
         titles = [METRICS[metric].title for metric in SHOWN]
         table = _table("study", "dataset", "model", "method", "pairs", *titles, "seconds")
         for row in compared["common"]:
-            cells = [row[key] for key in ("study", "dataset", "model", "method", "pairs")]
+            cells = [*_names(row), row["pairs"]]
             cells += [_change(row["metrics"][metric]) for metric in SHOWN]
             cells.append(_change(row["seconds"], digits=1))
             table.add_row(*(Text(str(cell)) for cell in cells))
@@ -94,17 +94,30 @@ def print_comparison(compared: dict[str, Any]) -> None:
         print("no dataset, model and method is in both")
     for which in ("first", "second"):
         for row in compared[f"only_{which}"]:
-            names = " / ".join(row[key] for key in ("study", "dataset", "model", "method"))
-            print(f"only in {which}: {names} ({row['runs']} runs)")
-    for key, (first, second) in _settings(compared).items():
-        print(f"setting {key}: {first} -> {second}")
+            print(f"only in {which}: {' / '.join(_names(row))} ({row['runs']} runs)")
+    for change, where in _settings(compared).items():
+        everywhere = len(where) == len(compared["common"])
+        print(f"setting {change}" + ("" if everywhere else f" in {', '.join(where)}"))
     versions = compared["versions"]
     if versions["first"] != versions["second"]:
         print(f"d2ace: {', '.join(versions['first'])} -> {', '.join(versions['second'])}")
 
 
-def _settings(compared: dict[str, Any]) -> dict[str, list[Any]]:
-    return {key: values for row in compared["common"] for key, values in row["settings"].items()}
+def _names(row: dict[str, Any]) -> list[str]:
+    """Study, dataset, model, method; the settings that tell a line from others at the dataset."""
+    told = ", ".join(f"{key}={canonical(value)}" for key, value in row["with"].items())
+    dataset = f"{row['dataset']} [{told}]" if told else row["dataset"]
+    return [row["study"], dataset, row["model"], row["method"]]
+
+
+def _settings(compared: dict[str, Any]) -> dict[str, list[str]]:
+    """What differs, in words -> the lines where it does."""
+    found: dict[str, list[str]] = {}
+    for row in compared["common"]:
+        for key, (first, second) in row["settings"].items():
+            change = f"{key}: {canonical(first)} -> {canonical(second)}"
+            found.setdefault(change, []).append(" / ".join(_names(row)))
+    return found
 
 
 def _change(value: dict[str, Any], digits: int = 4) -> str:
