@@ -93,7 +93,10 @@ def test_runs_under_version_control_keep_their_keys():
     for row in rows:
         assert RunSpec("main", row["method"], json.loads(row["config"])).key == row["key"]
     assert spec().key == "719d1f0211c606f1b1344b55880dad0d7d1263c21ce4c1701a64bf3d54a9123c"
-    assert spec(data="/somewhere/mine.arff", model="mlp").key == "3743592fa78af18a18e562c0d904b83238b1b2819b8e5a0c81a3b7c0a49f168f"
+    assert (
+        spec(data="/somewhere/mine.arff", model="mlp").key
+        == "3743592fa78af18a18e562c0d904b83238b1b2819b8e5a0c81a3b7c0a49f168f"
+    )
     own = spec(selector="/a/mine.py:Mine", selector_source="1" * 64)
     assert own.key == "51ea28ae82f5d167485215d7d49db2940696e4dc3c1abea8c4ccab6dd26cbc84"
 

@@ -169,7 +169,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Show what changed between two stores of runs."""
-    with Store(first, create=False) as before, Store(second, create=False) as after:
+    with Store(first, read_only=True) as before, Store(second, read_only=True) as after:
         compared = compare_stores(before, after)
     if as_json:
         print_json(compared)
@@ -190,7 +190,7 @@ def _run(
         work(session, specs, source, grid.notes, as_json)
         return
     with tempfile.TemporaryDirectory() as folder:
-        stores = [Store(session.db)] if session.db.exists() else []
+        stores = [Store(session.db, read_only=True)] if session.db.exists() else []
         try:
             if source is not None:
                 stores.append(Store(Path(folder) / "taken.db"))
