@@ -185,6 +185,7 @@ def test_runs_that_did_not_count_saving_have_zero_there(tmp_path: Path) -> None:
             store.add(spec, result)
         (comparison,) = collect(store).comparisons
     times = cost_tables.times("times", comparison)
+    assert "Saving was not counted in 1 of 2 runs: it is 0 there." in times.caption
     place = times.columns.index("Saving")
     assert {row[1].text: row[place].text for row in times.rows} == {
         "Random": "0.00",

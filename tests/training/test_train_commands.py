@@ -65,8 +65,10 @@ def test_tuning_names_every_candidate(
     capsys: pytest.CaptureFixture[str], table_file: Path, tmp_path: Path
 ) -> None:
     words = ["train", str(table_file), *FAST, "--epochs", "2", "--tune", "--out", str(tmp_path)]
-    code, _, err = run(capsys, *words)
+    code, out, err = run(capsys, *words)
     assert code == 0
+    chosen = RunResult.read(tmp_path / "result.json").config["selector_options"]["neighbors"]
+    assert f"tuned: neighbors={chosen}, the best of 5 on the validation rows" in out.splitlines()
     lines = err.splitlines()
     assert lines[::3] == [f"candidate {i} of 5: neighbors={i + 3}" for i in range(1, 6)]
     for first, second in zip(lines[1::3], lines[2::3], strict=True):

@@ -10,7 +10,7 @@ from d2ace.evaluation import METRICS
 
 from . import style
 from .figures_training import monitored, seconds
-from .frames import BASELINE, SHOWN, Array, Comparison, Laboratory, curve, number
+from .frames import BASELINE, SHOWN, Array, Comparison, Laboratory, counted, curve, number
 from .store import StoredRun
 from .tables import Cell, Table, Value, figure, word
 
@@ -42,6 +42,7 @@ def times(name: str, comparison: Comparison) -> Table:
             f"Mean wall-clock seconds, evaluation left out; “× {BASELINE}” is the total over "
             f"{BASELINE}'s on the same folds and seeds. Runs that shared a machine with others "
             "are slower: compare within a grid."
+            + (f" {uncounted}" if (uncounted := _uncounted(comparison)) else "")
         ),
         columns=[
             "Dataset",
@@ -52,6 +53,15 @@ def times(name: str, comparison: Comparison) -> Table:
         ],
         rows=rows,
     )
+
+
+def _uncounted(comparison: Comparison) -> str:
+    """What is to be said of runs that were stored before saving was counted."""
+    runs = [run for cell in comparison.cells.values() for run in cell]
+    before = sum((run.result or {})["seconds"].get("save") is None for run in runs)
+    if not before:
+        return ""
+    return f"Saving was not counted in {before} of {counted(len(runs), 'run')}: it is 0 there."
 
 
 def targets(name: str, comparison: Comparison) -> Table | None:

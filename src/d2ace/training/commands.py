@@ -190,6 +190,15 @@ def _show(result: RunResult, out: Path | None) -> None:
         values = (f"{split[name]:.4f}" for split in (result.validation, result.test))
         table.add_row(f"{metric.title} {arrow}", *values)
     print_table(table)
+    if result.tuning is not None:
+        chosen = {
+            name: config[options][name]
+            for tried in result.tuning
+            for options in ("model_options", "selector_options")
+            for name in tried.get(options, ())
+        }
+        words = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
+        console.print(f"tuned: {words}, the best of {len(result.tuning)} on the validation rows")
     skipped = result.undefined["test"]
     if skipped:
         console.print(f"{skipped} label(s) with one class in the test rows do not count in means.")
