@@ -194,6 +194,10 @@ def test_runs_that_did_not_count_saving_have_zero_there(tmp_path: Path) -> None:
     for row in times.rows:
         parts = [cell.value for cell in row[2:-2]]
         assert row[-2].value == pytest.approx(sum(parts))
+    own, other = (row[-2].value for row in reversed(times.rows))
+    assert isinstance(own, float)
+    assert isinstance(other, float)
+    assert times.rows[-1][-1].value == pytest.approx((own - 1.0) / other)  # what both counted
     targets = cost_tables.targets("targets", comparison)
     assert targets is not None
     assert all(row["seconds"] is None or row["seconds"] > 0 for row in targets.data or [])

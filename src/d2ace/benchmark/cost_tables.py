@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def times(name: str, comparison: Comparison) -> Table:
 def _uncounted(comparison: Comparison) -> str:
     """What is to be said of runs that were stored before saving was counted."""
     runs = [run for cell in comparison.cells.values() for run in cell]
-    before = sum((run.result or {})["seconds"].get("save") is None for run in runs)
+    before = sum(not _counted(run) for run in runs)
     if not before:
         return ""
     return f"Saving was not counted in {before} of {counted(len(runs), 'run')}: it is 0 there."
@@ -250,14 +251,24 @@ def _number(count: int) -> tuple[str, int]:
     return str(count), count
 
 
-def _total(runs: tuple[StoredRun, ...]) -> float:
-    return float(np.nansum(list(seconds(runs).values())))
+def _total(runs: tuple[StoredRun, ...], parts: Iterable[str] = style.PARTS) -> float:
+    spent = seconds(runs)
+    return float(np.nansum([spent[part] for part in parts]))
+
+
+def _counted(run: StoredRun) -> bool:
+    """Whether the seconds of saving were counted."""
+    return (run.result or {})["seconds"].get("save") is not None
 
 
 def _ratio(runs: tuple[StoredRun, ...], baseline: tuple[StoredRun, ...]) -> float | None:
-    """Total over the baseline's, on the folds and seeds both have."""
-    base = {(run.fold, run.seed): _total((run,)) for run in baseline}
-    own = {(run.fold, run.seed): _total((run,)) for run in runs}
+    """Total over the baseline's, on the folds and seeds both have.
+
+    Saving is left out unless all of them counted it, or runs of before would seem cheaper.
+    """
+    parts = [part for part in style.PARTS if part != "save" or all(map(_counted, runs + baseline))]
+    base = {(run.fold, run.seed): _total((run,), parts) for run in baseline}
+    own = {(run.fold, run.seed): _total((run,), parts) for run in runs}
     both = base.keys() & own.keys()
     below = sum(base[where] for where in sorted(both))
     return sum(own[where] for where in sorted(both)) / below if below else None

@@ -273,14 +273,25 @@ def _average_ranks(
     heading: str, comparison: Comparison, metric: str, verdicts: Verdicts, published: Published
 ) -> list[Cell]:
     places = _places(verdicts.average_ranks, higher_is_better=False)
-    row = [word(heading)]
-    for method in comparison.methods:
+    every = {
+        method: published.average_rank(metric, comparison.model, method)
+        for method in comparison.methods
+    }
+    judged = [
+        run
+        for dataset in verdicts.table
+        for method in comparison.methods
+        for run in comparison.runs(dataset, method)
+    ]
+    there = any(printed is not None for printed in every.values())
+    whole = published.why_not(judged) if there else ""
+    row = [Cell(heading, heading, note=f"no paper values: {whole}" if whole else "")]
+    for method, printed in every.items():
         rank = verdicts.average_ranks.get(method)
-        printed = published.average_rank(metric, comparison.model, method)
-        note = "" if printed is None else f"paper {printed:.2f}"
-        if printed is not None:
+        note = ""
+        if printed is not None and not whole:
             why = _why_not(published, comparison, verdicts, method)
-            note = f"no paper value: {why}" if why else note
+            note = f"no paper value: {why}" if why else f"paper {printed:.2f}"
         place = places.get(method, 0)
         row.append(figure(rank, ".2f", place=place if place <= 3 else 0, note=note))
     return row
