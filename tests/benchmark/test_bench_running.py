@@ -195,6 +195,26 @@ def test_what_finished_unseen_is_stored_not_repeated(tmp_path, table):
     assert not kept.exists()
 
 
+def test_what_a_late_worker_left_of_a_finished_run_is_removed(tmp_path, table):
+    with Store(tmp_path / "runs.db") as store:
+        grid = small(table)
+        do(store, grid)
+        folder = runs_folder(store) / grid.specs[0].key
+        folder.mkdir()
+        (folder / "checkpoint.pt").touch()
+        busy = sqlite3.connect(folder.with_name(f"{folder.name}.lock"), isolation_level=None)
+        busy.execute("BEGIN EXCLUSIVE")
+        assert do(store, grid).stored == 1
+        assert folder.exists()  # somebody works in it
+        busy.close()
+        assert do(store, grid).stored == 1
+        assert not folder.exists()
+        folder.mkdir()
+        (folder / "result.json").touch()
+        do(store, grid)
+        assert folder.exists()  # kept on purpose
+
+
 def test_a_changed_data_file_is_new_work(tmp_path, table):
     with Store(tmp_path / "runs.db") as store:
         before = small(table)

@@ -56,6 +56,8 @@ def execute(
     place = Path(folder)
     try:
         with _alone(place):
+            if asked:  # while it waited: whoever wanted the run is gone
+                raise _Stopped
             check_unchanged(config)
             run = RunConfig.from_dict(training_settings(config))
             _clear_other_run(place, run.to_dict())
