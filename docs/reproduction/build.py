@@ -18,6 +18,7 @@ from pathlib import Path
 from d2ace.benchmark import published, sections
 from d2ace.benchmark.figures import standalone
 from d2ace.benchmark.frames import collect
+from d2ace.benchmark.layout import Report
 from d2ace.benchmark.store import Store
 from d2ace.benchmark.tables import Cell, Table
 
@@ -27,14 +28,14 @@ DRAWN = ("scores", "ranks", "convergence", "time", "ablation", "sweeps", "cases"
 """Sections whose figures are kept; all others are one `d2ace report` away."""
 
 
-def report() -> sections.Report:
+def report() -> Report:
     """Everything `d2ace report` shows, from the results alone."""
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "runs.db") as store:
         store.import_(RESULTS)
         return sections.build(store, collect(store), published.load(None))
 
 
-def markdown(everything: sections.Report) -> str:
+def markdown(everything: Report) -> str:
     """The page of tables."""
     lines = [
         "# Tables of the reproduction",
@@ -86,7 +87,7 @@ def _cell(cell: Cell) -> str:
     return "<br>".join(part.replace("|", "\\|") for part in parts if part)
 
 
-def draw(everything: sections.Report) -> None:
+def draw(everything: Report) -> None:
     """Write the figures."""
     folder = HERE / "figures"
     folder.mkdir(exist_ok=True)

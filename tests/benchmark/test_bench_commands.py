@@ -162,6 +162,56 @@ def test_compare_on_a_screen(two_stores):
     assert "d2ace: 0.1.0 -> 0.1.0, 0.2.0" in shown
 
 
+def test_runs_of_different_settings_are_different_lines(tmp_path):
+    with Store(tmp_path / "a.db") as a, Store(tmp_path / "b.db") as b:
+        for store, scores in ((a, {20: 0.6, 100: 0.8}), (b, {20: 0.65, 100: 0.7, 50: 0.5})):
+            for epochs, score in scores.items():
+                run = spec(epochs=epochs, epoch_loss=store is b)
+                store.add(run, result(run, score))
+        for store, rate in ((a, 0.01), (b, 0.02)):
+            run = spec("Random", selector="random", learning_rate=rate)
+            store.add(run, result(run))
+    found = json.loads(typed("compare", "a.db", "b.db", "--json"))
+    lines = {
+        (row["method"], row["with"].get("epochs")): (
+            row["metrics"]["macro_auc"]["difference"],
+            row["settings"],
+        )
+        for row in found["common"]
+    }
+    extra = {"epoch_loss": [False, True]}
+    assert lines == {
+        ("D2ACE", 20): (pytest.approx(0.05), extra),
+        ("D2ACE", 100): (pytest.approx(-0.1), extra),
+        ("Random", None): (0.0, {"learning_rate": [0.01, 0.02]}),
+    }
+    assert [(row["method"], row["with"]) for row in found["only_second"]] == [
+        ("D2ACE", {"epochs": 50})
+    ]
+    shown = typed("compare", "a.db", "b.db")
+    assert "emotions [epochs=20]" in shown
+    assert "only in second: main / emotions [epochs=50] / CLIF / D2ACE (1 runs)" in shown
+    rate = "setting learning_rate: 0.01 -> 0.02 in main / emotions / CLIF / Random"
+    assert rate in shown.splitlines()
+
+
+def test_moved_files_are_the_same_and_changed_ones_are_named(tmp_path):
+    with Store(tmp_path / "a.db") as a, Store(tmp_path / "b.db") as b:
+        for store, place, name, source in (
+            (a, "/a", "same", "1"),
+            (b, "/b", "same", "1"),
+            (a, "/a", "other", "2"),
+            (b, "/a", "other", "3"),
+        ):
+            run = spec(data=f"{place}/{name}.npz", data_source=source * 64)
+            store.add(run, result(run))
+    rows = json.loads(typed("compare", "a.db", "b.db", "--json"))["common"]
+    assert {row["dataset"]: row["settings"] for row in rows} == {
+        "same": {},
+        "other": {"data_source": ["2" * 64, "3" * 64]},
+    }
+
+
 def test_a_store_compared_with_itself(two_stores):
     shown = typed("compare", two_stores[0], two_stores[0])
     assert "only in" not in shown

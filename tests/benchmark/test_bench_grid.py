@@ -184,6 +184,26 @@ def test_own_selectors_by_file(tmp_path, monkeypatch):
     assert load_grid(path).specs[0].key != spec.key
 
 
+def test_data_files_of_the_same_name(tmp_path):
+    from d2ace.benchmark.naming import tell_apart
+    from d2ace.data import make_multilabel, save
+
+    for place, name in enumerate(("a/mine.npz", "b/mine.npz", "b/birds.npz")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        save(make_multilabel(60, 4, 3, seed=place), tmp_path / name)
+    path = tmp_path / "grid.toml"
+    path.write_text(
+        'datasets = ["a/mine.npz", "b/mine.npz", "b/birds.npz", "birds"]\n'
+        'models = ["mlp"]\nselectors = ["random"]\nrun_folds = [0]\n'
+    )
+    specs = load_grid(path).specs
+    assert len({spec.key for spec in specs}) == 4
+    names = tell_apart(specs)
+    assert [names[spec.key] for spec in specs] == ["a/mine", "b/mine", "b/birds", "birds"]
+    first, same = specs[0], tell_apart(specs[:1], specs[1:2])
+    assert same[first.key] == "mine"  # each of two stores has but one
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

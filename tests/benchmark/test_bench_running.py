@@ -13,6 +13,7 @@ import pytest
 from command import environment, interrupt, run, scores, start
 
 from d2ace.benchmark.engines import LocalEngine
+from d2ace.benchmark.frames import collect
 from d2ace.benchmark.grid import Grid, make_grid
 from d2ace.benchmark.runner import run_grid, runs_folder
 from d2ace.benchmark.store import Store
@@ -192,6 +193,55 @@ def test_what_finished_unseen_is_stored_not_repeated(tmp_path, table):
             run_grid(two, grid.specs, engine, View(1))
             assert scores(one) == scores(two)
     assert not kept.exists()
+
+
+def test_what_a_late_worker_left_of_a_finished_run_is_removed(tmp_path, table):
+    with Store(tmp_path / "runs.db") as store:
+        grid = small(table)
+        do(store, grid)
+        folder = runs_folder(store) / grid.specs[0].key
+        folder.mkdir()
+        (folder / "checkpoint.pt").touch()
+        busy = sqlite3.connect(folder.with_name(f"{folder.name}.lock"), isolation_level=None)
+        busy.execute("BEGIN EXCLUSIVE")
+        assert do(store, grid).stored == 1
+        assert folder.exists()  # somebody works in it
+        busy.close()
+        assert do(store, grid).stored == 1
+        assert not folder.exists()
+        folder.mkdir()
+        (folder / "result.json").touch()
+        do(store, grid)
+        assert folder.exists()  # kept on purpose
+
+
+def test_a_changed_data_file_is_new_work(tmp_path, table):
+    with Store(tmp_path / "runs.db") as store:
+        before = small(table)
+        assert do(store, before).finished == 1
+        assert do(store, small(table)).stored == 1
+        with np.load(table) as content:
+            X, Y = content["X"], content["Y"]
+        np.savez(table, X=X[::-1], Y=Y)
+        assert do(store, small(table)).finished == 1
+        assert do(store, before).stored == 1
+        keys = {run.key for run in store.runs()}
+        assert len(keys) == 2
+        assert {run.config["data"] for run in store.runs()} == {table}
+        assert {one.dataset for one in collect(store).finished} == {
+            f"table [{run.config['data_source'][:8]}]" for run in store.runs()
+        }
+
+
+def test_a_data_file_that_changes_under_a_grid_fails_its_runs(tmp_path, table):
+    with Store(tmp_path / "runs.db") as store:
+        grid = small(table)
+        with np.load(table) as content:
+            X, Y = content["X"], content["Y"]
+        np.savez(table, X=X[::-1], Y=Y)
+        assert do(store, grid).failed == 1
+        (failed,) = store.failed()
+        assert "table.npz has changed since this run was described" in failed.error
 
 
 def test_one_run_for_several_labels(tmp_path, table, capsys):

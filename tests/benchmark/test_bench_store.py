@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import json
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from d2ace.benchmark.store import Store
 from d2ace.errors import UserError
 
 KILLS = 100
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "reproduction" / "results.csv"
 
 WRITERS = """
 import os, random, signal, sys
@@ -82,11 +85,42 @@ def test_a_key_names_the_work_not_the_spelling():
     assert len({run.key for run in [plain, *others]}) == len(others) + 1
 
 
+def test_runs_under_version_control_keep_their_keys():
+    """Whatever settings come to be: a run that was stored is found again."""
+    with RESULTS.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert rows
+    for row in rows:
+        assert RunSpec("main", row["method"], json.loads(row["config"])).key == row["key"]
+    assert spec().key == "719d1f0211c606f1b1344b55880dad0d7d1263c21ce4c1701a64bf3d54a9123c"
+    assert (
+        spec(data="/somewhere/mine.arff", model="mlp").key
+        == "3743592fa78af18a18e562c0d904b83238b1b2819b8e5a0c81a3b7c0a49f168f"
+    )
+    own = spec(selector="/a/mine.py:Mine", selector_source="1" * 64)
+    assert own.key == "51ea28ae82f5d167485215d7d49db2940696e4dc3c1abea8c4ccab6dd26cbc84"
+
+
+def test_a_setting_that_comes_to_be_leaves_keys_as_they_are(monkeypatch):
+    before = spec().key
+    monkeypatch.setitem(DEFAULTS, "image_size", None)
+    assert spec().key == spec(image_size=None).key == before
+    assert spec(image_size=448).key != before
+
+
 def test_the_code_of_an_own_selector_is_part_of_the_key():
     here = spec(selector="/a/mine.py:Mine", selector_source="1" * 64)
     moved = spec(selector="/b/mine.py:Mine", selector_source="1" * 64)
     changed = spec(selector="/a/mine.py:Mine", selector_source="2" * 64)
     assert here.key == moved.key != changed.key
+
+
+def test_the_content_of_a_data_file_is_part_of_the_key():
+    here = spec(data="/a/mine.npz", data_source="1" * 64)
+    moved = spec(data="/b/mine.npz", data_source="1" * 64)
+    changed = spec(data="/a/mine.npz", data_source="2" * 64)
+    assert here.key == moved.key != changed.key
+    assert spec(data="/a/mine.npz").key not in (here.key, changed.key)
 
 
 @given(st.permutations([*DEFAULTS]))

@@ -39,6 +39,14 @@ def test_an_own_selector_stands_beside_the_others(store: Store) -> None:
     assert one.block("macro_auc") == {"yeast": {"Random": 0.7, "Mine": 0.8}}
 
 
+def test_files_of_the_same_name_are_not_averaged(store: Store) -> None:
+    for folder, score in (("a", 0.6), ("b", 0.8)):
+        add(store, "Random", "random", score, data=f"/data/{folder}/mine.npz")
+    one = comparison(store)
+    assert one.datasets == ["a/mine", "b/mine"]
+    assert one.means("macro_auc") == {"a/mine": {"Random": 0.6}, "b/mine": {"Random": 0.8}}
+
+
 def test_ranks_use_the_folds_that_all_methods_have(store: Store) -> None:
     for fold, score in enumerate((0.5, 0.9, 0.9)):
         add(store, "Random", "random", score, fold)

@@ -14,7 +14,7 @@ import pytest
 import report_data
 from typer.testing import CliRunner
 
-from d2ace.benchmark import published, style, summary
+from d2ace.benchmark import cost_tables, style, summary
 from d2ace.benchmark.figures_cases import chosen_labels, shares
 from d2ace.benchmark.frames import collect
 from d2ace.benchmark.report import write_report
@@ -172,6 +172,38 @@ def test_runs_of_other_settings_are_not_averaged_together(tmp_path: Path) -> Non
     assert len(comparison.runs("emotions", "Random")) == 2
 
 
+def test_runs_that_did_not_count_saving_have_zero_there(tmp_path: Path) -> None:
+    with Store(tmp_path / "runs.db") as store:
+        for selector, saved in (("random", None), ("d2ace", 0.5)):
+            config = {"data": "emotions", "selector": selector, "epochs": 2}
+            spec = report_data.RunSpec("main", report_data.METHODS[selector], config)
+            result = report_data.result(spec)
+            if saved is not None:
+                result["seconds"]["save"] = 2 * saved
+                for entry in result["history"]:
+                    entry["seconds"]["save"] = saved
+            store.add(spec, result)
+        (comparison,) = collect(store).comparisons
+    times = cost_tables.times("times", comparison)
+    assert "Saving was not counted in 1 of 2 runs: it is 0 there." in times.caption
+    place = times.columns.index("Saving")
+    assert {row[1].text: row[place].text for row in times.rows} == {
+        "Random": "0.00",
+        "D2ACE": "1.00",
+    }
+    for row in times.rows:
+        parts = [cell.value for cell in row[2:-2]]
+        assert row[-2].value == pytest.approx(sum(parts))
+    own, other = (row[-2].value for row in reversed(times.rows))
+    assert isinstance(own, float)
+    assert isinstance(other, float)
+    assert times.rows[-1][-1].value == pytest.approx((own - 1.0) / other)  # what both counted
+    targets = cost_tables.targets("targets", comparison)
+    assert targets is not None
+    assert all(row["seconds"] is None or row["seconds"] > 0 for row in targets.data or [])
+    assert any(row["method"] == "Random" and row["seconds"] for row in targets.data or [])
+
+
 def test_a_study_of_cases_is_not_a_comparison(tmp_path: Path) -> None:
     with Store(tmp_path / "runs.db") as store:
         report_data.add(store, "case", "D2ACE", data="cal500", record=True, epochs=20)
@@ -284,23 +316,3 @@ def test_colours_are_visible_on_both_grounds(ground: str) -> None:
     for look in style.looks([*style.METHODS, *"abcdef"]).values():
         low, high = sorted([luminance(look.colour), luminance(ground)])
         assert (high + 0.05) / (low + 0.05) > 1.9
-
-
-# Published figures --------------------------------------------------------------------------
-
-
-def test_published_figures_of_a_folder(tmp_path: Path) -> None:
-    text = "metric,model,dataset,method,score\nmacro_auc,CLIF,emotions,Random,0.81\n"
-    (tmp_path / "mine.csv").write_text(text, encoding="utf-8")
-    (tmp_path / "other.csv").write_text("a,b\n1,2\n", encoding="utf-8")
-    numbers = published.load(tmp_path)
-    assert numbers.score("macro_auc", "CLIF", "emotions", "Random") == 0.81
-    assert numbers.average_rank("macro_auc", "CLIF", "Random") is None
-    (tmp_path / "mine.csv").write_text(text.replace("0.81", "high"), encoding="utf-8")
-    with pytest.raises(UserError, match=r"mine\.csv, line 2: score is 'high', not a number"):
-        published.load(tmp_path)
-    (tmp_path / "mine.csv").unlink()
-    with pytest.raises(UserError, match="has the columns metric, model, dataset, method and score"):
-        published.load(tmp_path)
-    with pytest.raises(UserError, match="there is no folder"):
-        published.load(tmp_path / "nowhere")

@@ -132,6 +132,44 @@ def test_parts_are_disjoint_and_complete(world: int) -> None:
         assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.parametrize("shape", [(), (Q,), (1, 1), (1, Q), (20, 1), (20, Q), (20,)])
+@pytest.mark.parametrize("world", [1, 3])
+def test_weights_of_any_shape_are_split_by_rows(shape: tuple[int, ...], world: int) -> None:
+    labels, _ = problem()
+    given = torch.rand(shape)
+
+    class Weighing(d2ace.Random):
+        def loss_weight(self, index: Any) -> torch.Tensor:
+            return given
+
+    shares = [
+        SharedSelector(Weighing(labels, batch_size=20, seed=1), rank, world)
+        for rank in range(world)
+    ]
+    first = [next(iter(share)) for share in shares]
+    whole = (given.unsqueeze(1) if shape == (20,) else given).expand(20, Q)
+    got = [share.loss_weight(part) for share, part in zip(shares, first, strict=True)]
+    for part, weight in zip(first, got, strict=True):
+        assert weight is not None
+        assert len(weight) == len(part.rows)
+    together = torch.cat([w for w in got if w is not None])
+    assert torch.equal(
+        (together.unsqueeze(1) if together.ndim == 1 else together).expand(20, Q), whole
+    )
+
+
+def test_weights_of_labels_train(table: MultiLabelData, tmp_path: Path) -> None:
+    (tmp_path / "labels.py").write_text(
+        "import torch, d2ace\n\n\nclass Labels(d2ace.Random):\n"
+        "    def loss_weight(self, index):\n"
+        "        return torch.linspace(0.5, 1.5, self.q).unsqueeze(0)\n"
+    )
+    selector = f"{tmp_path / 'labels.py'}:Labels"
+    weighed = small_run(table, selector=selector, epochs=2)
+    plain = small_run(table, selector="random", epochs=2)
+    assert weighed.history[0]["train_loss"] != plain.history[0]["train_loss"]
+
+
 def test_a_state_waits_for_what_was_observed() -> None:
     labels, _ = problem()
     shared = SharedSelector(d2ace.Random(labels, batch_size=20), 0, 2)

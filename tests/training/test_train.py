@@ -59,6 +59,16 @@ def test_the_best_epoch_by_validation_is_tested(table: MultiLabelData, tmp_path:
     assert again.values == pytest.approx(result.test, abs=1e-6)
 
 
+def test_saving_is_counted(table: MultiLabelData, tmp_path: Path) -> None:
+    result = small_run(table, out=tmp_path, checkpoint_every=2)
+    epochs = [entry["seconds"]["save"] for entry in result.history]
+    assert all(seconds > 0 for seconds in epochs)
+    assert result.seconds["save"] > sum(epochs)  # what is kept at the end comes on top
+    parts = [value for part, value in result.seconds.items() if part != "total"]
+    assert result.seconds["total"] == pytest.approx(sum(parts))
+    assert small_run(table, out=tmp_path).seconds == result.seconds
+
+
 def test_a_loss_can_be_monitored(table: MultiLabelData) -> None:
     result = small_run(table, epochs=8, monitor="ranking_loss")
     losses = [entry["validation"]["ranking_loss"] for entry in result.history]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import pty
 import subprocess
@@ -18,6 +19,8 @@ from smallrun import small_run
 from d2ace import cli
 from d2ace.data import MultiLabelData, make_multilabel, save
 from d2ace.training import RunResult, load_run
+from d2ace.training.config import RunConfig
+from d2ace.training.views import Lines
 
 FAST = ["--model", "mlp", "--model-option", "h=16", "--epochs", "3", "--warmup", "1"]
 
@@ -40,6 +43,50 @@ def test_train_shows_progress_and_a_table(
     assert "Macro-AUC ↑" in out
     result = RunResult.read(tmp_path / "result.json")
     assert f"{result.test['macro_auc']:.4f}" in out
+
+
+def test_lines_in_a_pipe_are_whole(
+    capsys: pytest.CaptureFixture[str], table: MultiLabelData, tmp_path: Path
+) -> None:
+    path = tmp_path / ("long" * 20) / "table.npz"
+    path.parent.mkdir()
+    save(table, path)
+    code, out, _ = run(capsys, "train", str(path), *FAST)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].startswith(f"{path}: ")
+    assert lines[0].endswith("12 features, 5 labels; mlp with d2ace")
+    assert len(lines) == 1 + 1 + 9 + 1  # sizes, headings, metrics, seconds
+    assert lines[-1].startswith("seconds: setup ")
+    assert "total" in lines[-1]
+
+
+def test_tuning_names_every_candidate(
+    capsys: pytest.CaptureFixture[str], table_file: Path, tmp_path: Path
+) -> None:
+    words = ["train", str(table_file), *FAST, "--epochs", "2", "--tune", "--out", str(tmp_path)]
+    code, out, err = run(capsys, *words)
+    assert code == 0
+    chosen = RunResult.read(tmp_path / "result.json").config["selector_options"]["neighbors"]
+    assert f"tuned: neighbors={chosen}, the best of 5 on the validation rows" in out.splitlines()
+    lines = err.splitlines()
+    assert lines[::3] == [f"candidate {i} of 5: neighbors={i + 3}" for i in range(1, 6)]
+    for first, second in zip(lines[1::3], lines[2::3], strict=True):
+        assert first.startswith("epoch 1/2")
+        assert "in epoch 1)" in first  # the best of this candidate, not of one before
+        assert second.startswith("epoch 2/2")
+    code, _, err = run(capsys, *words)  # all there: nothing is trained
+    assert err.splitlines() == lines[::3]
+
+
+def test_the_best_is_not_a_score_that_was_undefined() -> None:
+    stream = io.StringIO()
+    view = Lines(RunConfig(data="x", epochs=3), stream)
+    rest = {"train_loss": 0.5, "seconds": {}, "p_beta": None, "pressure": None, "distinct_rows": 3}
+    for epoch, score in enumerate((math.nan, 0.6, 0.5), start=1):
+        view({"epoch": epoch, "validation": {"macro_auc": score}, **rest})
+    assert "macro_auc nan (best nan in epoch 1)" in stream.getvalue()
+    assert "macro_auc 0.5000 (best 0.6000 in epoch 2)" in stream.getvalue()
 
 
 def test_json_is_the_result(
@@ -89,9 +136,10 @@ def test_event_files(capsys: pytest.CaptureFixture[str], table_file: Path, tmp_p
     assert len(events.Scalars("selection/effective_rows")) == 3
 
 
-def test_a_terminal_gets_a_live_table(table_file: Path) -> None:
+def on_a_terminal(*words: str) -> str:
+    """What a run shows on a terminal."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "d2ace", "train", str(table_file), *FAST, "--epochs", "40"]
+    command = [sys.executable, "-m", "d2ace", "train", *words]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
     with subprocess.Popen(
         command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=environment
@@ -105,10 +153,21 @@ def test_a_terminal_gets_a_live_table(table_file: Path) -> None:
             pass
     os.close(ours)
     assert process.returncode == 0
-    text = screen.decode()
+    return screen.decode()
+
+
+def test_a_terminal_gets_a_live_table(table_file: Path) -> None:
+    text = on_a_terminal(str(table_file), *FAST, "--epochs", "40")
     for words in ("Macro-AUC", "best 0.", "of 40", "left", "selection", "effective"):
         assert words in text
     assert "epoch 1/40" not in text  # no plain lines
+
+
+def test_a_search_is_shown_live_on_a_terminal(table_file: Path) -> None:
+    text = on_a_terminal(str(table_file), *FAST, "--epochs", "12", "--tune")
+    assert "candidate 5 of 5: neighbors=8" in text
+    assert "of 12" in text
+    assert "epoch 1/12" not in text
 
 
 def test_saved_runs_take_rows_as_they_come(

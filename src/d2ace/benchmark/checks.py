@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from d2ace.data.labels import label_file
 from d2ace.errors import UserError
 from d2ace.models import MODELS, make_model
 from d2ace.models.backbones import IDENTITY
 from d2ace.selectors import make_selector
 from d2ace.selectors.registry import selector_file
+
+from .specs import training_settings
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
@@ -21,7 +24,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     from d2ace.training import RunConfig
 
     try:
-        RunConfig.from_dict({"data": "digits", **settings})
+        RunConfig.from_dict({"data": "digits", **training_settings(settings)})
     except ValueError as error:
         raise UserError(_clause(error)) from None
 
@@ -62,6 +65,31 @@ def check_selector(
         except (TypeError, ValueError) as error:
             raise UserError(_clause(error)) from None
     return chosen
+
+
+def data_checksum(path: Path) -> str:
+    """SHA-256 of a data file, and of the label list beside it where there is one."""
+    digest = hashlib.sha256()
+    try:
+        for file in (path, label_file(path)):
+            if file is not None:
+                digest.update(file.read_bytes())
+    except OSError as error:
+        raise UserError(f"the data file {path} cannot be read: {error.strerror}") from None
+    return digest.hexdigest()
+
+
+def check_unchanged(config: Mapping[str, Any]) -> None:
+    """Refuse a data file that is no longer what it was when the run was described."""
+    described = config.get("data_source")
+    if described is None:
+        return
+    now = data_checksum(Path(config["data"]))
+    if now != described:
+        raise UserError(
+            f"{config['data']} has changed since this run was described (its checksum was "
+            f"{described[:8]}..., now {now[:8]}...); start the grid again to run it on the new data"
+        )
 
 
 def _labels() -> Any:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -22,13 +26,6 @@ __all__ = ["ablate", "bench", "compare", "sweep"]
 
 ENGINES = ("local", "ray")
 
-Db = Annotated[Path, typer.Option("--db", help="File that keeps the results.")]
-Datasets = Annotated[str | None, typer.Option(help="Names or files, separated by commas.")]
-Models = Annotated[str | None, typer.Option(help="Models, separated by commas.")]
-Folds = Annotated[int | None, typer.Option(help="Number of folds.")]
-RunFolds = Annotated[str | None, typer.Option(help="Only these folds: 0,1,2 (from 0).")]
-Seeds = Annotated[str | None, typer.Option(help="Seeds, separated by commas.")]
-Epochs = Annotated[int | None, typer.Option(help="Epochs of every run.")]
 Setting = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any other setting of d2ace train."),
@@ -40,49 +37,106 @@ Only = Annotated[
         help="Only runs with this dataset, model, method, study, fold or seed.",
     ),
 ]
-Jobs = Annotated[int, typer.Option(min=1, help="Runs at the same time.")]
-Engine = Annotated[str, typer.Option(help="local processes, or ray for a Ray cluster.")]
-Address = Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")]
-Retry = Annotated[bool, typer.Option("--retry", help="Try failed runs again.")]
-Keep = Annotated[bool, typer.Option("--keep", help="Keep the folders of finished runs.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run, and end.")]
-From = Annotated[
-    Path | None,
-    typer.Option("--from", help="A results.csv whose runs count as finished."),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
+@dataclass(frozen=True)
+class Options:
+    """What bench, ablate and sweep have in common."""
+
+    datasets: Annotated[str | None, typer.Option(help="Names or files, separated by commas.")] = (
+        None
+    )
+    models: Annotated[str | None, typer.Option(help="Models, separated by commas.")] = None
+    folds: Annotated[int | None, typer.Option(help="Number of folds.")] = None
+    run_folds: Annotated[str | None, typer.Option(help="Only these folds: 0,1,2 (from 0).")] = None
+    seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas.")] = None
+    epochs: Annotated[int | None, typer.Option(help="Epochs of every run.")] = None
+    settings: Setting = None
+    only: Only = None
+    db: Annotated[Path, typer.Option("--db", help="File that keeps the results.")] = Path("runs.db")
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1
+    engine: Annotated[str, typer.Option(help="local processes, or ray for a Ray cluster.")] = (
+        "local"
+    )
+    address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None
+    retry: Annotated[bool, typer.Option("--retry", help="Try failed runs again.")] = False
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folders of finished runs.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and end.")] = (
+        False
+    )
+    source: Annotated[
+        Path | None, typer.Option("--from", help="A results.csv whose runs count as finished.")
+    ] = None
+    as_json: AsJson = False
+
+    def changes(self) -> dict[str, Any]:
+        """What was typed, as keys of a grid."""
+        lists = {"datasets": self.datasets, "models": self.models}
+        changes: dict[str, Any] = {
+            key: _words(text) for key, text in lists.items() if text is not None
+        }
+        for key, text in {"run_folds": self.run_folds, "seeds": self.seeds}.items():
+            if text is not None:
+                changes[key] = [parse_value(word) for word in _words(text)]
+        numbers = {"folds": self.folds, "epochs": self.epochs}
+        changes |= {key: number for key, number in numbers.items() if number is not None}
+        for setting in self.settings or []:
+            key, equals, value = setting.partition("=")
+            if not equals:
+                raise UserError(f"--set takes key=value, got {setting!r}")
+            changes[key.strip()] = parse_value(value)
+        return changes
+
+    def session(self) -> Session:
+        """How to run."""
+        if self.engine not in ENGINES:
+            raise UserError(f"--engine is {self.engine!r}; choose from {', '.join(ENGINES)}")
+        if self.address is not None and self.engine != "ray":
+            raise UserError("--address belongs to --engine ray")
+        return Session(self.db, self.jobs, self.engine, self.address, self.retry, self.keep)
+
+
+def _with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with all of :class:`Options`, which it takes as its argument ``options``."""
+    hints = get_type_hints(Options, include_extras=True)
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    parameters = [parameter for parameter in own if parameter.name != "options"] + [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(Options)
+    ]
+
+    @functools.wraps(command)
+    def typed(**given: Any) -> None:
+        options = Options(**{name: given.pop(name) for name in hints})
+        command(**given, options=options)
+
+    typed.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    typed.__annotations__ = {each.name: each.annotation for each in parameters}
+    return typed
+
+
+@_with_options
 def bench(
     grid: Annotated[
         str | None, typer.Argument(help="A packaged grid (such as quick), or a .toml file.")
     ] = None,
-    datasets: Datasets = None,
-    models: Models = None,
     selectors: Annotated[
         str | None, typer.Option(help="Methods, or your own as file.py:Class; by commas.")
     ] = None,
-    folds: Folds = None,
-    run_folds: RunFolds = None,
-    seeds: Seeds = None,
-    epochs: Epochs = None,
-    settings: Setting = None,
-    only: Only = None,
-    db: Db = Path("runs.db"),
-    jobs: Jobs = 1,
-    engine: Engine = "local",
-    address: Address = None,
-    retry: Retry = False,
-    keep: Keep = False,
-    dry_run: DryRun = False,
-    source: From = None,
-    as_json: AsJson = False,
+    *,
+    options: Options,
 ) -> None:
     """Run a grid: datasets x models x selectors x folds x seeds.
 
     Stop it at any time and start it again: finished runs are kept, half-finished ones go on.
     """
-    changes = _changes(datasets, models, folds, run_folds, seeds, epochs, settings)
+    changes = options.changes()
     if selectors is not None:
         changes["selectors"] = _words(selectors)
     if grid is not None:
@@ -92,39 +146,23 @@ def bench(
     else:
         known = ", ".join(packaged())
         raise UserError(f"name a grid ({known}, or a .toml file), or give --datasets and --models")
-    session = Session(db, jobs, _engine(engine, address), address, retry, keep)
-    _run(session, chosen, only, dry_run, source, as_json)
+    _run(chosen, options)
 
 
+@_with_options
 def ablate(
-    datasets: Datasets = None,
-    models: Models = None,
     variants: Annotated[
         str, typer.Option(help="Variants of D2ACE, separated by commas.")
     ] = ",".join(ABLATION),
-    folds: Folds = None,
-    run_folds: RunFolds = None,
-    seeds: Seeds = None,
-    epochs: Epochs = None,
-    settings: Setting = None,
-    only: Only = None,
-    db: Db = Path("runs.db"),
-    jobs: Jobs = 1,
-    engine: Engine = "local",
-    address: Address = None,
-    retry: Retry = False,
-    keep: Keep = False,
-    dry_run: DryRun = False,
-    source: From = None,
-    as_json: AsJson = False,
+    *,
+    options: Options,
 ) -> None:
     """Run D2ACE with one part changed or left out at a time (A to K)."""
-    changes = _changes(datasets, models, folds, run_folds, seeds, epochs, settings)
-    study = {"models": ["clif"], **changes, "kind": "ablation", "variants": _words(variants)}
-    session = Session(db, jobs, _engine(engine, address), address, retry, keep)
-    _run(session, make_grid(study), only, dry_run, source, as_json)
+    study = {"kind": "ablation", "variants": _words(variants)}
+    _run(make_grid({"models": ["clif"], **options.changes(), **study}), options)
 
 
+@_with_options
 def sweep(
     vary: Annotated[
         list[str],
@@ -132,35 +170,18 @@ def sweep(
             metavar="NAME=V1,V2,...", help=f"An option and its values, or {', '.join(SWEEPS)}."
         ),
     ],
-    datasets: Datasets = None,
-    models: Models = None,
     selector: Annotated[str, typer.Option(help="The method whose option is varied.")] = "d2ace",
-    folds: Folds = None,
-    run_folds: RunFolds = None,
-    seeds: Seeds = None,
-    epochs: Epochs = None,
-    settings: Setting = None,
-    only: Only = None,
-    db: Db = Path("runs.db"),
-    jobs: Jobs = 1,
-    engine: Engine = "local",
-    address: Address = None,
-    retry: Retry = False,
-    keep: Keep = False,
-    dry_run: DryRun = False,
-    source: From = None,
-    as_json: AsJson = False,
+    *,
+    options: Options,
 ) -> None:
     """Run a method with several values of an option.
 
     Each argument is a sweep of its own: K (neighbours, "n" for all), lambda2, mix (the grid of
     p_start and p_end), or any option as name=v1,v2,v3; a pair is written a/b.
     """
-    changes = _changes(datasets, models, folds, run_folds, seeds, epochs, settings)
-    shared = {"models": ["clif"], "selectors": [selector], **changes}
+    shared = {"models": ["clif"], "selectors": [selector], **options.changes()}
     tables = [{"kind": "sweep", "vary": parse_vary(word)} for word in vary]
-    session = Session(db, jobs, _engine(engine, address), address, retry, keep)
-    _run(session, make_grid({**shared, "study": tables}), only, dry_run, source, as_json)
+    _run(make_grid({**shared, "study": tables}), options)
 
 
 def compare(
@@ -169,7 +190,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Show what changed between two stores of runs."""
-    with Store(first, create=False) as before, Store(second, create=False) as after:
+    with Store(first, read_only=True) as before, Store(second, read_only=True) as after:
         compared = compare_stores(before, after)
     if as_json:
         print_json(compared)
@@ -177,65 +198,26 @@ def compare(
         print_comparison(compared)
 
 
-def _run(
-    session: Session,
-    grid: Grid,
-    only: list[str] | None,
-    dry_run: bool,
-    source: Path | None,
-    as_json: bool,
-) -> None:
-    specs = _filtered(grid.specs, only or [])
-    if not dry_run:
-        work(session, specs, source, grid.notes, as_json)
+def _run(grid: Grid, options: Options) -> None:
+    session = options.session()
+    specs = _filtered(grid.specs, options.only or [])
+    if not options.dry_run:
+        work(session, specs, options.source, grid.notes, options.as_json)
         return
     with tempfile.TemporaryDirectory() as folder:
-        stores = [Store(session.db)] if session.db.exists() else []
+        stores = [Store(session.db, read_only=True)] if session.db.exists() else []
         try:
-            if source is not None:
+            if options.source is not None:
                 stores.append(Store(Path(folder) / "taken.db"))
-                stores[-1].import_(source)
-            print_plan(stores, specs, session, grid.notes, as_json)
+                stores[-1].import_(options.source)
+            print_plan(stores, specs, session, grid.notes, options.as_json)
         finally:
             for store in stores:
                 store.close()
 
 
-def _changes(
-    datasets: str | None,
-    models: str | None,
-    folds: int | None,
-    run_folds: str | None,
-    seeds: str | None,
-    epochs: int | None,
-    settings: list[str] | None,
-) -> dict[str, Any]:
-    """What was typed, as keys of a grid."""
-    lists = {"datasets": datasets, "models": models}
-    changes: dict[str, Any] = {key: _words(text) for key, text in lists.items() if text is not None}
-    for key, text in {"run_folds": run_folds, "seeds": seeds}.items():
-        if text is not None:
-            changes[key] = [parse_value(word) for word in _words(text)]
-    numbers = {"folds": folds, "epochs": epochs}
-    changes |= {key: number for key, number in numbers.items() if number is not None}
-    for setting in settings or []:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise UserError(f"--set takes key=value, got {setting!r}")
-        changes[key.strip()] = parse_value(value)
-    return changes
-
-
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _engine(engine: str, address: str | None) -> str:
-    if engine not in ENGINES:
-        raise UserError(f"--engine is {engine!r}; choose from {', '.join(ENGINES)}")
-    if address is not None and engine != "ray":
-        raise UserError("--address belongs to --engine ray")
-    return engine
 
 
 def _filtered(specs: list[RunSpec], only: list[str]) -> list[RunSpec]:

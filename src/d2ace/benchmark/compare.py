@@ -2,54 +2,100 @@
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from d2ace.evaluation import METRICS
+from d2ace.evaluation import METRICS, confidence_interval
 
-from .specs import canonical
+from .naming import tell_apart
+from .specs import canonical, work_of
 from .store import Store, StoredRun
 
 Group = tuple[str, str, str, str]
 Pair = tuple[int, int]
-IDENTITY = ("fold", "seed")
+Settings = dict[str, Any]
+
+ELSEWHERE = ("data", "fold", "seed")  # in a line's name, or what is compared within it
+NO_EFFECT = ("epoch_loss", "record")  # on scores: runs with and without are the same work
+
+
+class Runs:
+    """Runs of one study, dataset, model, method and of the same settings, by fold and seed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.by_pair: dict[Pair, StoredRun] = {}
+        self.extras: Settings = {}
 
 
 def compare(before: Store, after: Store) -> dict[str, Any]:
-    """Groups of runs (study, dataset, model, method) that two stores have in common or alone.
+    """Runs (study, dataset, model, method, settings) that two stores have in common or alone.
 
-    A difference is taken between runs of the same fold and seed, second store minus first, with a
-    95 % interval for its mean by Student's t where there are at least two.
+    Runs are compared with those of the same settings, or else with those whose settings differ
+    least; what differs is said. A difference is taken between runs of the same fold and seed,
+    second store minus first, with a 95 % interval for its mean by Student's t where there are at
+    least two.
     """
-    first, second = _grouped(before), _grouped(after)
-    common = [group for group in first if group in second]
+    stored = before.runs(), after.runs()
+    names = tell_apart(*stored)
+    first, second = (_grouped(runs, names) for runs in stored)
+    common: list[dict[str, Any]] = []
+    alone: dict[str, list[dict[str, Any]]] = {"only_first": [], "only_second": []}
+    for group in dict.fromkeys([*first, *second]):
+        sides = first.get(group, []), second.get(group, [])
+        varied = _varied([runs.settings for side in sides for runs in side])
+        matched = list(_matched(*sides))
+        common += [_compared(group, one, other, varied) for one, other in matched]
+        taken = {id(runs) for pair in matched for runs in pair}
+        for which, side in zip(alone, sides, strict=True):
+            left = [runs for runs in side if id(runs) not in taken]
+            alone[which] += [
+                {**_named(group, runs.settings, varied), "runs": len(runs.by_pair)} for runs in left
+            ]
     return {
         "first": str(before.path),
         "second": str(after.path),
-        "common": [_compared(group, first[group], second[group]) for group in common],
-        "only_first": [_alone(group, first[group]) for group in first if group not in second],
-        "only_second": [_alone(group, second[group]) for group in second if group not in first],
-        "versions": {"first": _versions(first.values()), "second": _versions(second.values())},
+        "common": common,
+        **alone,
+        "versions": {"first": _versions(stored[0]), "second": _versions(stored[1])},
     }
 
 
-def _grouped(store: Store) -> dict[Group, dict[Pair, StoredRun]]:
-    """Finished runs by group, then by fold and seed; of several the one stored last."""
-    groups: dict[Group, dict[Pair, StoredRun]] = {}
-    for run in store.runs():
-        group = (run.study, run.dataset, run.model, run.method)
-        groups.setdefault(group, {})[run.fold, run.seed] = run
-    return groups
+def _grouped(stored: Iterable[StoredRun], names: dict[str, str]) -> dict[Group, list[Runs]]:
+    """Finished runs by group, then by settings, then by fold and seed; the one stored last."""
+    groups: dict[Group, dict[str, Runs]] = {}
+    for run in stored:
+        group = (run.study, names[run.key], run.model, run.method)
+        work = work_of(run.config)
+        extras = {key: work.pop(key) for key in NO_EFFECT}
+        settings = {key: value for key, value in work.items() if key not in ELSEWHERE}
+        alike = groups.setdefault(group, {}).setdefault(canonical(settings), Runs(settings))
+        alike.by_pair[run.fold, run.seed] = run
+        alike.extras = extras
+    return {group: list(alike.values()) for group, alike in groups.items()}
 
 
-def _compared(
-    group: Group, first: dict[Pair, StoredRun], second: dict[Pair, StoredRun]
-) -> dict[str, Any]:
+def _matched(first: list[Runs], second: list[Runs]) -> Iterator[tuple[Runs, Runs]]:
+    """Each with the one whose settings differ least, the likest two first."""
+    choices = [
+        (len(_differing(one.settings, other.settings)), place, one, other)
+        for place, (one, other) in enumerate((a, b) for a in first for b in second)
+    ]
+    taken: set[int] = set()
+    for _, _, one, other in sorted(choices, key=lambda choice: choice[:2]):
+        if id(one) not in taken and id(other) not in taken:
+            taken |= {id(one), id(other)}
+            yield one, other
+
+
+def _compared(group: Group, one: Runs, other: Runs, varied: list[str]) -> dict[str, Any]:
+    first, second = one.by_pair, other.by_pair
     pairs = sorted(set(first) & set(second))
+    differing = _differing(one.settings, other.settings)
+    shared = [key for key in varied if key not in differing]
     return {
-        **_named(group),
+        **_named(group, one.settings, shared),
         "pairs": len(pairs),
         "only_first": [list(pair) for pair in sorted(set(first) - set(second))],
         "only_second": [list(pair) for pair in sorted(set(second) - set(first))],
@@ -63,7 +109,7 @@ def _compared(
         "seconds": _difference(
             [_seconds(first[pair]) for pair in pairs], [_seconds(second[pair]) for pair in pairs]
         ),
-        "settings": _settings([(first[pair], second[pair]) for pair in pairs]),
+        "settings": differing | _differing(one.extras, other.extras),
     }
 
 
@@ -73,39 +119,34 @@ def _difference(first: list[float | None], second: list[float | None]) -> dict[s
     if not both:
         return dict.fromkeys(("first", "second", "difference", "low", "high"))
     changes = [b - a for a, b in both]
-    mean = statistics.fmean(changes)
-    low = high = None
-    if len(changes) > 1:
-        from scipy.stats import t
-
-        half = t.ppf(0.975, len(changes) - 1) * statistics.stdev(changes) / math.sqrt(len(changes))
-        low, high = mean - float(half), mean + float(half)
+    interval = confidence_interval(changes) if len(changes) > 1 else None
     return {
         "first": statistics.fmean(a for a, _ in both),
         "second": statistics.fmean(b for _, b in both),
-        "difference": mean,
-        "low": low,
-        "high": high,
+        "difference": statistics.fmean(changes),
+        "low": None if interval is None else interval.low,
+        "high": None if interval is None else interval.high,
     }
 
 
-def _settings(pairs: list[tuple[StoredRun, StoredRun]]) -> dict[str, list[Any]]:
-    """Settings that differ -> [first, second], of the first pair in which they do."""
-    differing: dict[str, list[Any]] = {}
-    for a, b in pairs:
-        for key in dict.fromkeys([*a.config, *b.config]):
-            values = [a.config.get(key), b.config.get(key)]
-            if key not in IDENTITY and canonical(values[0]) != canonical(values[1]):
-                differing.setdefault(key, values)
-    return differing
+def _differing(one: Settings, other: Settings) -> dict[str, list[Any]]:
+    """Settings that differ -> [first, second]."""
+    return {
+        key: [one.get(key), other.get(key)]
+        for key in dict.fromkeys([*one, *other])
+        if canonical(one.get(key)) != canonical(other.get(key))
+    }
 
 
-def _alone(group: Group, runs: dict[Pair, StoredRun]) -> dict[str, Any]:
-    return {**_named(group), "runs": len(runs)}
+def _varied(every: list[Settings]) -> list[str]:
+    """The settings that are not the same in all of these."""
+    return list(dict.fromkeys(key for other in every for key in _differing(every[0], other)))
 
 
-def _named(group: Group) -> dict[str, str]:
-    return dict(zip(("study", "dataset", "model", "method"), group, strict=True))
+def _named(group: Group, settings: Settings, varied: list[str]) -> dict[str, Any]:
+    """What a line is about; ``with`` holds the settings that tell it from its neighbours."""
+    names = dict(zip(("study", "dataset", "model", "method"), group, strict=True))
+    return {**names, "with": {key: settings.get(key) for key in varied}}
 
 
 def _score(run: StoredRun, metric: str) -> float | None:
@@ -116,10 +157,6 @@ def _seconds(run: StoredRun) -> float | None:
     return (run.result or {}).get("seconds", {}).get("total")
 
 
-def _versions(groups: Iterable[dict[Pair, StoredRun]]) -> list[str]:
-    found = {
-        str((run.result or {}).get("environment", {}).get("d2ace"))
-        for runs in groups
-        for run in runs.values()
-    }
+def _versions(stored: Iterable[StoredRun]) -> list[str]:
+    found = {str((run.result or {}).get("environment", {}).get("d2ace")) for run in stored}
     return sorted(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from d2ace.evaluation import METRICS
 
 from . import style
 from .figures_training import monitored, seconds
-from .frames import BASELINE, SHOWN, Array, Comparison, Laboratory, curve, number
+from .frames import BASELINE, SHOWN, Array, Comparison, Laboratory, counted, curve, number
 from .store import StoredRun
 from .tables import Cell, Table, Value, figure, word
 
@@ -42,6 +43,7 @@ def times(name: str, comparison: Comparison) -> Table:
             f"Mean wall-clock seconds, evaluation left out; “× {BASELINE}” is the total over "
             f"{BASELINE}'s on the same folds and seeds. Runs that shared a machine with others "
             "are slower: compare within a grid."
+            + (f" {uncounted}" if (uncounted := _uncounted(comparison)) else "")
         ),
         columns=[
             "Dataset",
@@ -52,6 +54,15 @@ def times(name: str, comparison: Comparison) -> Table:
         ],
         rows=rows,
     )
+
+
+def _uncounted(comparison: Comparison) -> str:
+    """What is to be said of runs that were stored before saving was counted."""
+    runs = [run for cell in comparison.cells.values() for run in cell]
+    before = sum(not _counted(run) for run in runs)
+    if not before:
+        return ""
+    return f"Saving was not counted in {before} of {counted(len(runs), 'run')}: it is 0 there."
 
 
 def targets(name: str, comparison: Comparison) -> Table | None:
@@ -240,14 +251,24 @@ def _number(count: int) -> tuple[str, int]:
     return str(count), count
 
 
-def _total(runs: tuple[StoredRun, ...]) -> float:
-    return float(np.nansum(list(seconds(runs).values())))
+def _total(runs: tuple[StoredRun, ...], parts: Iterable[str] = style.PARTS) -> float:
+    spent = seconds(runs)
+    return float(np.nansum([spent[part] for part in parts]))
+
+
+def _counted(run: StoredRun) -> bool:
+    """Whether the seconds of saving were counted."""
+    return (run.result or {})["seconds"].get("save") is not None
 
 
 def _ratio(runs: tuple[StoredRun, ...], baseline: tuple[StoredRun, ...]) -> float | None:
-    """Total over the baseline's, on the folds and seeds both have."""
-    base = {(run.fold, run.seed): _total((run,)) for run in baseline}
-    own = {(run.fold, run.seed): _total((run,)) for run in runs}
+    """Total over the baseline's, on the folds and seeds both have.
+
+    Saving is left out unless all of them counted it, or runs of before would seem cheaper.
+    """
+    parts = [part for part in style.PARTS if part != "save" or all(map(_counted, runs + baseline))]
+    base = {(run.fold, run.seed): _total((run,), parts) for run in baseline}
+    own = {(run.fold, run.seed): _total((run,), parts) for run in runs}
     both = base.keys() & own.keys()
     below = sum(base[where] for where in sorted(both))
     return sum(own[where] for where in sorted(both)) / below if below else None
@@ -267,8 +288,9 @@ def _reach(run: StoredRun, values: Array, goal: float) -> tuple[int, float] | No
     spent = number((run.result or {})["seconds"].get("setup"))
     epochs = curve(run, "seconds", "sum")  # what a CSV file keeps of the parts
     if np.isnan(epochs).all():
-        parts = [part for part in style.PARTS if part != "setup"]
-        epochs = np.sum([curve(run, "seconds", part) for part in parts], axis=0)
+        parts = {part: curve(run, "seconds", part) for part in style.PARTS if part != "setup"}
+        parts["save"] = np.nan_to_num(parts["save"])  # which runs of before did not count
+        epochs = np.sum(list(parts.values()), axis=0)
     return place + 1, spent + float(epochs[: place + 1].sum())
 
 

@@ -151,16 +151,16 @@ def _plain(runs: Sequence[Runs], pictures: Sequence[Path]) -> dict[str, Any]:
 
 
 def _show(runs: Sequence[Runs], data: AnnotatedData, pictures: Sequence[Path]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from d2ace.screen import make_console, print_table
+
+    console = make_console()
     shares = (len(data.flipped) / data.n, len(data.outliers) / data.n)
     console.print(
         f"[bold]digits[/bold]: {data.n} images, {data.q} labels; {shares[0]:.0%} of the rows have "
         f"a wrong label and {shares[1]:.0%} are noise. Test scores, mean ± deviation of "
         f"{len(runs[0].results)} seed(s); how often a row of each kind was drawn, relative to all:",
-        highlight=False,
     )
     table = Table("method", box=None, pad_edge=False, header_style="bold")
     for metric in SHOWN:
@@ -174,10 +174,10 @@ def _show(runs: Sequence[Runs], data: AnnotatedData, pictures: Sequence[Path]) -
         table.add_row(
             each.method, *(_spread(each.scores(m)) for m in SHOWN), f"{seconds:.1f}", *drawn
         )
-    console.print(table)
-    console.print(verdict(runs[-1], runs[0]), highlight=False)
+    print_table(table)
+    console.print(verdict(runs[-1], runs[0]))
     for path in pictures:
-        console.print(f"picture: {path}", highlight=False, soft_wrap=True)
+        console.print(f"picture: {path}", soft_wrap=True)
 
 
 def _spread(values: Sequence[float]) -> str:

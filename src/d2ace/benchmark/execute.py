@@ -17,6 +17,9 @@ from typing import Any
 from d2ace.data import DataError
 from d2ace.errors import RunError, UserError
 
+from .checks import check_unchanged
+from .specs import training_settings
+
 Report = Callable[[dict[str, Any]], None]
 """Takes ``{"epoch": t}`` and, at the end, ``{"state": "finished" | "failed" | "stopped"}``."""
 
@@ -53,8 +56,11 @@ def execute(
     place = Path(folder)
     try:
         with _alone(place):
-            _clear_other_run(place, config)
-            run = RunConfig.from_dict(config)
+            if asked:  # while it waited: whoever wanted the run is gone
+                raise _Stopped
+            check_unchanged(config)
+            run = RunConfig.from_dict(training_settings(config))
+            _clear_other_run(place, run.to_dict())
             train_config(run, out=place, threads=threads, watch=watch)
     except (RunInterrupted, _Stopped):
         report({"state": "stopped"})
@@ -110,8 +116,6 @@ def _clear_other_run(folder: Path, config: dict[str, Any]) -> None:
     A key does not tell ``neighbors=6`` from no option at all, and a moved file from itself; a
     checkpoint does.
     """
-    from d2ace.training import RunConfig
-
     described = folder / "run.json"
     if not described.exists():
         return
@@ -119,7 +123,7 @@ def _clear_other_run(folder: Path, config: dict[str, Any]) -> None:
         theirs = json.loads(described.read_text(encoding="utf-8"))["config"]
     except (OSError, ValueError, KeyError, TypeError):
         theirs = None
-    if theirs != json.loads(json.dumps(RunConfig.from_dict(config).to_dict())):
+    if theirs != json.loads(json.dumps(config)):
         shutil.rmtree(folder)
 
 

@@ -11,7 +11,7 @@ from d2ace.evaluation import METRICS
 from . import style
 from .figures import Array, Figure, canvas, plain
 from .frames import Comparison, Sweep, test_score
-from .studies import ABLATION
+from .studies import ABLATION, SYMBOLS, printed
 from .verdicts import interval
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 FULL = "A"
 """The variant that is D2ACE itself."""
-SYMBOLS = {"neighbors": "K", "flip_smoothing": "λ2", "trade_off": "λ1", "window": "n_t"}
-"""Option -> the paper's symbol."""
 CURVES = ("macro_auc", "macro_f1")
 """The metrics the paper draws over an option."""
 
@@ -127,7 +125,7 @@ def option_map(name: str, sweep: Sweep, metric: str) -> Figure:
     for (row, column), runs in points.items():
         grid[rows.index(row), columns.index(column)] = _mean(runs, metric)
     named = ("p start", "p end") if len(sweep.options) == 1 else sweep.options
-    left, below = (SYMBOLS.get(word, word) for word in named)
+    left, below = (printed(word) for word in named)
 
     def draw() -> Canvas:
         picture = canvas(height=1.2 + 0.42 * len(rows))
@@ -182,13 +180,8 @@ def option_map(name: str, sweep: Sweep, metric: str) -> Figure:
 
 def axis_title(options: tuple[str, ...]) -> str:
     """Options with the paper's symbols."""
-    known = {
-        "neighbors": "neighbourhood size K",
-        "flip_smoothing": "flip smoothing λ2",
-        "mix": "mixing schedule",
-        "trade_off": "trade-off λ1",
-        "window": "window n_t",
-    }
+    known = {option: symbol.title for option, symbol in SYMBOLS.items()}
+    known["mix"] = "mixing schedule"
     return " and ".join(known.get(option, option) for option in options)
 
 

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from d2ace.evaluation import METRICS
 
 from . import style
+from .naming import tell_apart
 from .specs import DEFAULTS, canonical
 from .store import Store, StoredRun
 
@@ -32,7 +33,7 @@ Scores = dict[str, dict[str, float]]
 
 _ELSEWHERE = (
     *("model", "model_options", "selector", "selector_options", "selector_source"),
-    *("fold", "seed"),
+    *("fold", "seed", "data_source"),
 )
 _IN_THE_NAME = ("repair", "protocol")  # of the dataset
 _NO_EFFECT = ("epoch_loss", "record")  # on scores
@@ -172,7 +173,9 @@ class Laboratory:
 
 def collect(store: Store) -> Laboratory:
     """The runs of a store, sorted out. The order in which they were stored plays no part."""
-    everything = sorted(store.runs(status=None), key=_place)
+    stored = store.runs(status=None)
+    names = tell_apart(stored)
+    everything = sorted((replace(run, dataset=names[run.key]) for run in stored), key=_place)
     finished = [run for run in everything if run.status == "finished" and run.result]
     others = [run for run in finished if run.study not in STUDIES]
     studies = sorted({run.study for run in others}, key=lambda study: (study != "main", study))

@@ -21,7 +21,7 @@ from d2ace.models import MODELS
 from d2ace.selectors import SELECTORS
 from d2ace.words import did_you_mean
 
-from .checks import check_model, check_selector, check_settings
+from .checks import check_model, check_selector, check_settings, data_checksum
 from .specs import DEFAULTS, RunSpec, complete, method_name
 from .studies import Method, ablation, sweep
 
@@ -30,7 +30,7 @@ KINDS = {"grid": "main", "ablation": "ablation", "sweep": "sweep"}
 
 _PER_ENTRY = {
     *("model", "model_options", "fold", "seed"),
-    *("selector", "selector_options", "selector_source"),
+    *("selector", "selector_options", "selector_source", "data_source"),
 }
 SETTINGS = [name for name in DEFAULTS if name not in _PER_ENTRY]
 """What can be set for all runs of a grid, or for all runs on a dataset."""
@@ -163,18 +163,19 @@ class _Study:
 
     def _dataset(self, entry: Any) -> dict[str, Any]:
         entry = _table("datasets", entry, ["name", *SETTINGS])
-        return {"data": self._locate(entry.pop("name")), **self.fixed, **entry}
+        return {**self._locate(entry.pop("name")), **self.fixed, **entry}
 
-    def _locate(self, name: str) -> str:
+    def _locate(self, name: str) -> dict[str, Any]:
         """A dataset by its name in the catalogue, or a file beside the grid file or here."""
         entry = catalogue.find(name)
         if entry is not None or name == catalogue.EMBEDDED:
-            return name if entry is None else entry.name
+            return {"data": name if entry is None else entry.name}
         if name in KINDS_OF_IMAGES:
-            return name
+            return {"data": name}
         for place in (self.folder, Path()):
             if place is not None and (place / name).is_file():
-                return str((place / name).resolve())
+                path = (place / name).resolve()
+                return {"data": str(path), "data_source": data_checksum(path)}
         raise catalogue.unknown(name)
 
     def _model(self, entry: Any) -> dict[str, Any]:

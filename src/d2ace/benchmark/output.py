@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from d2ace.evaluation import METRICS
+from d2ace.screen import print_table
 
+from .naming import tell_apart
 from .runner import plan
-from .specs import RunSpec
+from .specs import RunSpec, canonical
 from .store import Store
 from .views import View, duration
 
@@ -45,11 +45,12 @@ def print_plan(
 
     todo = plan(status, specs, retry=session.retry)
     pending = {spec.key for spec in todo.pending}
+    names = tell_apart(specs)
     rows = [
         {
             "status": "pending" if spec.key in pending else status(spec),
             "study": spec.study,
-            "dataset": spec.dataset,
+            "dataset": names[spec.key],
             "model": spec.model,
             "method": spec.method,
             "fold": spec.config["fold"],
@@ -64,7 +65,7 @@ def print_plan(
     table = _table("status", "study", "dataset", "model", "method", "fold", "seed")
     for row in rows:
         table.add_row(*(Text(str(row[str(column.header)])) for column in table.columns))
-    _print(table)
+    print_table(table)
     seconds = {key: mean for store in stores for key, mean in store.mean_seconds().items()}
     left = View(len(pending), session.jobs, seconds).seconds_left(todo.pending)
     ahead = f", about {duration(left)}" if left else ""
@@ -83,27 +84,40 @@ def print_comparison(compared: dict[str, Any]) -> None:
         titles = [METRICS[metric].title for metric in SHOWN]
         table = _table("study", "dataset", "model", "method", "pairs", *titles, "seconds")
         for row in compared["common"]:
-            cells = [row[key] for key in ("study", "dataset", "model", "method", "pairs")]
+            cells = [*_names(row), row["pairs"]]
             cells += [_change(row["metrics"][metric]) for metric in SHOWN]
             cells.append(_change(row["seconds"], digits=1))
             table.add_row(*(Text(str(cell)) for cell in cells))
-        _print(table)
+        print_table(table)
         print("\nfirst -> second (difference, 95 % interval), over common folds and seeds")
     else:
         print("no dataset, model and method is in both")
     for which in ("first", "second"):
         for row in compared[f"only_{which}"]:
-            names = " / ".join(row[key] for key in ("study", "dataset", "model", "method"))
-            print(f"only in {which}: {names} ({row['runs']} runs)")
-    for key, (first, second) in _settings(compared).items():
-        print(f"setting {key}: {first} -> {second}")
+            print(f"only in {which}: {' / '.join(_names(row))} ({row['runs']} runs)")
+    for change, where in _settings(compared).items():
+        everywhere = len(where) == len(compared["common"])
+        print(f"setting {change}" + ("" if everywhere else f" in {', '.join(where)}"))
     versions = compared["versions"]
     if versions["first"] != versions["second"]:
         print(f"d2ace: {', '.join(versions['first'])} -> {', '.join(versions['second'])}")
 
 
-def _settings(compared: dict[str, Any]) -> dict[str, list[Any]]:
-    return {key: values for row in compared["common"] for key, values in row["settings"].items()}
+def _names(row: dict[str, Any]) -> list[str]:
+    """Study, dataset, model, method; the settings that tell a line from others at the dataset."""
+    told = ", ".join(f"{key}={canonical(value)}" for key, value in row["with"].items())
+    dataset = f"{row['dataset']} [{told}]" if told else row["dataset"]
+    return [row["study"], dataset, row["model"], row["method"]]
+
+
+def _settings(compared: dict[str, Any]) -> dict[str, list[str]]:
+    """What differs, in words -> the lines where it does."""
+    found: dict[str, list[str]] = {}
+    for row in compared["common"]:
+        for key, (first, second) in row["settings"].items():
+            change = f"{key}: {canonical(first)} -> {canonical(second)}"
+            found.setdefault(change, []).append(" / ".join(_names(row)))
+    return found
 
 
 def _change(value: dict[str, Any], digits: int = 4) -> str:
@@ -122,11 +136,3 @@ def _table(*headings: str) -> Table:
         right = heading in ("fold", "seed", "pairs")
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)
     return table
-
-
-def _print(table: Table) -> None:
-    """As wide as the terminal; elsewhere so wide that no line is broken in the middle."""
-    console = Console(width=None if sys.stdout.isatty() else 2000, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))

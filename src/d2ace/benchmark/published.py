@@ -2,11 +2,13 @@
 
 `published/` holds them as CSV: scores, average ranks and the p-values of the Wilcoxon test of D2ACE
 against each method. A folder of one's own is read in the same way; a file is known by its columns.
+Where runs were not made as the paper's were, :meth:`Published.why_not` says in what they differ.
 """
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -14,10 +16,19 @@ from typing import Any
 
 from d2ace.data import catalogue
 from d2ace.errors import UserError
+from d2ace.training.tuning import MODEL_GRIDS, SELECTOR_GRIDS
 
+from .specs import METHODS, canonical, complete, work_of
+from .store import StoredRun
 from .style import base_of
 
 Key = tuple[str, ...]
+
+PAPER = (
+    *("folds", "epochs", "batch_size", "warmup", "learning_rate", "weight_decay", "validation"),
+    *("monitor", "min_positives", "repair", "protocol", "precision"),
+)
+"""Settings that must be the paper's, which are those a run has when nobody sets them."""
 
 _KINDS: dict[str, tuple[str, ...]] = {
     "score": ("metric", "model", "dataset", "method"),
@@ -34,11 +45,32 @@ class Published:
     numbers: dict[str, dict[Key, float]] = field(
         default_factory=lambda: {kind: {} for kind in _KINDS}
     )
+    settings: tuple[str, ...] = ("repair",)
+    """Settings of our runs that must be as usual. Of somebody else's numbers little is known."""
 
     def score(self, metric: str, model: str, dataset: str, method: str) -> float | None:
         """The score of a method. Presets of a model or method are compared with the same one."""
         where = (metric, _model(model), _dataset(dataset), base_of(method))
         return self.numbers["score"].get(where)
+
+    def why_not(self, runs: Iterable[StoredRun], method: str | None = None) -> str:
+        """In which way these runs were not made as the printed ones; empty where they were.
+
+        With ``method`` its options count too. Presets, and the values that the paper's tuning
+        tries, are the paper's.
+        """
+        found: dict[str, None] = {}
+        for run in runs:
+            here = work_of(run.config)
+            usual = work_of(complete({"data": here["data"], "model": here["model"]}))
+            if self.settings == PAPER and catalogue.find(run.config["data"]) is None:
+                found["a file of one's own"] = None
+            for key in self.settings:
+                if here[key] != usual[key]:
+                    found[f"{key} {canonical(here[key])}, not {canonical(usual[key])}"] = None
+            if self.settings == PAPER:
+                found |= dict.fromkeys(_other_options(here, method))
+        return "; ".join(found)
 
     def average_rank(self, metric: str, model: str, method: str) -> float | None:
         """The average rank of a method over the paper's datasets."""
@@ -56,7 +88,7 @@ def load(folder: str | Path | None = None) -> Published:
         place = Path(folder)
         if not place.is_dir():
             raise UserError(f"there is no folder {folder} of published figures")
-    published = Published()
+    published = Published(settings=PAPER if folder is None else Published.settings)
     for path in sorted(place.iterdir(), key=lambda path: path.name):
         if path.name.endswith(".csv"):
             _read(path, published)
@@ -89,6 +121,20 @@ def _read(path: Any, published: Published) -> None:
                 ) from None
 
 
+def _other_options(config: Mapping[str, Any], method: str | None) -> Iterator[str]:
+    """Options that are neither a preset nor among what the paper's tuning tries."""
+    kinds = [("model", MODEL_GRIDS)]
+    if method is not None:
+        kinds.append(("selector", SELECTOR_GRIDS))
+        if METHODS.get(config["selector"]) != base_of(method):
+            yield f"{method} is another selector here"
+    for kind, grids in kinds:
+        tried = grids.get(config[kind], {})
+        for name, value in config[f"{kind}_options"].items():
+            if name != "preset" and value not in tried.get(name, ()):
+                yield f"{name} {canonical(value)}"
+
+
 def _model(name: str) -> str:
     return base_of(name).upper()
 
@@ -96,9 +142,8 @@ def _model(name: str) -> str:
 def _dataset(name: str) -> str:
     """The catalogue's name of a dataset, so that "rcvsubset1" and "rcv1subset1" meet.
 
-    "(reference)" is the preparation of the authors' code. A repaired dataset, or runs with unusual
-    settings, are something else than what was printed, and meet nothing.
+    What was done to it (in brackets) is for :meth:`Published.why_not` to judge.
     """
-    plain = name.removesuffix(" (reference)")
+    plain = base_of(name)
     entry = catalogue.find(plain)
     return plain if entry is None else entry.name

@@ -18,7 +18,7 @@ from . import published as printed
 from . import sections, style
 from .figures import Figure, standalone
 from .frames import collect
-from .sections import Section
+from .layout import Report, Section
 from .store import Store
 
 TEMPLATES = "templates"
@@ -97,7 +97,7 @@ def _write_parts(
     return drawings
 
 
-def _page(everything: sections.Report, drawings: dict[str, Markup]) -> str:
+def _page(everything: Report, drawings: dict[str, Markup]) -> str:
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,

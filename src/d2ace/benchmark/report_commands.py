@@ -28,7 +28,7 @@ def report(
     console = Console(file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
-        Store(store, create=False) as runs,
+        Store(store, read_only=True) as runs,
         Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
     ):
         task = bar.add_task("tables and figures", total=None)

@@ -87,6 +87,7 @@ def run_grid(
         work = plan(store.status, specs, retry=retry)
         summary = Summary(stored=len(work.stored), failed_before=len(work.failed))
         store.link(spec for alike in work.labels.values() for spec in alike)
+        _sweep(store, work.stored)
         if work.pending:
             _Work(store, work, view, summary, keep).do(make_engine)
         return summary
@@ -166,6 +167,27 @@ class _Work:
 
     def _folder(self, spec: RunSpec) -> Path:
         return runs_folder(self.store).resolve() / spec.key
+
+
+def _sweep(store: Store, finished: Iterable[RunSpec]) -> None:
+    """Remove what is half done of runs that are stored.
+
+    A worker that outlives a killed parent by much may begin a run that the next parent has
+    finished. One that is still at it is left alone; so are folders that were kept on purpose.
+    """
+    for spec in finished:
+        folder = runs_folder(store).resolve() / spec.key
+        if not folder.is_dir() or (folder / "result.json").exists():
+            continue
+        lock = sqlite3.connect(lock_of(folder), timeout=0, isolation_level=None)
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+            shutil.rmtree(folder, ignore_errors=True)
+            lock_of(folder).unlink(missing_ok=True)
+        except sqlite3.OperationalError:
+            pass
+        finally:
+            lock.close()
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from d2ace import evaluation
 from d2ace.evaluation import METRICS
 
@@ -9,6 +11,8 @@ from .frames import BASELINE, SHOWN, Comparison, counted, title
 from .published import Published
 from .tables import Cell, Table, Value, figure, p_equals, p_text, signed, word
 from .verdicts import Verdicts, interval
+
+LEFT_OUT = "The paper's numbers stand only beside runs with the paper's settings."
 
 
 def scores(
@@ -21,15 +25,18 @@ def scores(
     for dataset in comparison.datasets:
         places = _places(means[dataset], METRICS[metric].higher_is_better)
         most = max(comparison.values(metric, dataset, method).size for method in methods)
-        row = [word(dataset)]
+        beside = _Beside(published, comparison, metric, dataset)
+        row = [Cell(dataset, dataset, note=beside.note)]
         for method in methods:
             values = comparison.values(metric, dataset, method)
-            printed = published.score(metric, comparison.model, dataset, method)
+            printed, why = beside.score(method)
             notes = []
             if 0 < values.size < most:
                 notes.append(f"{values.size} of {counted(most, 'run')}")
             if printed is not None:
                 notes.append(f"paper {printed:.4f}")
+            elif why and not beside.note:
+                notes.append(f"no paper value: {why}")
             if not values.size:
                 row.append(Cell("–", None, note="\n".join(notes)))
                 continue
@@ -54,6 +61,7 @@ def scores(
                     "runs": int(values.size),
                     "rank": place,
                     "published": printed,
+                    "published_missing": why or ("" if printed is not None else "not published"),
                 }
             )
         rows.append(row)
@@ -64,10 +72,11 @@ def scores(
             f"{title(metric)}: mean ± standard deviation on the test folds, over "
             f"{comparison.spread()}. 1, 2 and 3 mark the best three of a row."
             + (" “paper” is the published score." if _any_published(rows) else "")
+            + ("" if not _any_left_out(rows) else f" {LEFT_OUT}")
         ),
         columns=["Dataset", *methods],
         rows=rows,
-        foot=[_average_ranks(comparison, metric, verdicts, published)],
+        foot=[_average_ranks("Average rank", comparison, metric, verdicts, published)],
         data=data,
     )
 
@@ -79,8 +88,8 @@ def ranks(
     rows = []
     data: list[dict[str, Value]] = []
     for metric, verdicts in judged.items():
-        row = _average_ranks(comparison, metric, verdicts, published)
-        rows.append([word(METRICS[metric].title), *row[1:]])
+        heading = METRICS[metric].title
+        rows.append(_average_ranks(heading, comparison, metric, verdicts, published))
         if len(verdicts.average_ranks) > 1:
             every = evaluation.ranks(verdicts.table, METRICS[metric].higher_is_better)
             data += [
@@ -104,6 +113,7 @@ def ranks(
                 if _any_published(rows)
                 else ""
             )
+            + ("" if not _any_left_out(rows) else f" {LEFT_OUT}")
         ),
         columns=["Metric", *comparison.methods],
         rows=rows,
@@ -165,8 +175,11 @@ def tests(
         for method, one in verdicts.tests.items():
             holm = verdicts.holm.get(method)
             p = published.p_value(metric, comparison.model, method)
+            why = ""
             if verdicts.reference != "D2ACE":
                 p = None
+            elif p is not None:
+                why = _why_not(published, comparison, verdicts, verdicts.reference, method)
             rows.append(
                 [
                     word(METRICS[metric].title),
@@ -177,7 +190,7 @@ def tests(
                     Cell(p_text(one.p_value), one.p_value),
                     Cell(p_text(holm), holm) if holm is not None else Cell("–"),
                     word(verdicts.verdict(method)),
-                    figure(p),
+                    Cell("–", None, note=f"left out: {why}") if why else figure(p),
                 ]
             )
         if verdicts.friedman is not None:
@@ -217,15 +230,68 @@ def powerless(datasets: int) -> str:
     )
 
 
+class _Beside:
+    """The published scores of one dataset, where our runs on it were made in the same way."""
+
+    def __init__(
+        self, published: Published, comparison: Comparison, metric: str, dataset: str
+    ) -> None:
+        self._published = published
+        self._runs = {method: comparison.runs(dataset, method) for method in comparison.methods}
+        every = [run for runs in self._runs.values() for run in runs]
+        self._printed = {
+            method: published.score(metric, comparison.model, every[0].dataset, method)
+            for method in self._runs
+        }
+        there = any(printed is not None for printed in self._printed.values())
+        self._why = published.why_not(every) if there else ""
+        self.note = f"no paper values: {self._why}" if self._why else ""
+        """For the whole row."""
+
+    def score(self, method: str) -> tuple[float | None, str]:
+        """The score, or why it does not stand here; empty where none was published."""
+        printed = self._printed[method]
+        if printed is None:
+            return None, ""
+        why = self._why or self._published.why_not(self._runs[method], method)
+        return (None, why) if why else (printed, "")
+
+
+def _why_not(
+    published: Published, comparison: Comparison, verdicts: Verdicts, *methods: str
+) -> str:
+    """Why printed ranks and tests of these methods do not stand beside ours."""
+    found = [
+        published.why_not(comparison.runs(dataset, method), method)
+        for method in methods
+        for dataset in verdicts.table
+    ]
+    return "; ".join(dict.fromkeys(filter(None, found)))
+
+
 def _average_ranks(
-    comparison: Comparison, metric: str, verdicts: Verdicts, published: Published
+    heading: str, comparison: Comparison, metric: str, verdicts: Verdicts, published: Published
 ) -> list[Cell]:
     places = _places(verdicts.average_ranks, higher_is_better=False)
-    row = [word("Average rank")]
-    for method in comparison.methods:
+    every = {
+        method: published.average_rank(metric, comparison.model, method)
+        for method in comparison.methods
+    }
+    judged = [
+        run
+        for dataset in verdicts.table
+        for method in comparison.methods
+        for run in comparison.runs(dataset, method)
+    ]
+    there = any(printed is not None for printed in every.values())
+    whole = published.why_not(judged) if there else ""
+    row = [Cell(heading, heading, note=f"no paper values: {whole}" if whole else "")]
+    for method, printed in every.items():
         rank = verdicts.average_ranks.get(method)
-        printed = published.average_rank(metric, comparison.model, method)
-        note = "" if printed is None else f"paper {printed:.2f}"
+        note = ""
+        if printed is not None and not whole:
+            why = _why_not(published, comparison, verdicts, method)
+            note = f"no paper value: {why}" if why else f"paper {printed:.2f}"
         place = places.get(method, 0)
         row.append(figure(rank, ".2f", place=place if place <= 3 else 0, note=note))
     return row
@@ -241,4 +307,8 @@ def _places(row: dict[str, float], higher_is_better: bool) -> dict[str, int]:
 
 
 def _any_published(rows: list[list[Cell]]) -> bool:
-    return any("paper" in cell.note for row in rows for cell in row)
+    return any(re.search(r"^paper \d", cell.note, re.M) for row in rows for cell in row)
+
+
+def _any_left_out(rows: list[list[Cell]]) -> bool:
+    return any("no paper value" in cell.note for row in rows for cell in row)

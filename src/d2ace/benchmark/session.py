@@ -11,6 +11,7 @@ from d2ace.errors import RunError
 from d2ace.training import RunInterrupted
 
 from .engines import Engine, LocalEngine
+from .naming import tell_apart
 from .output import print_json
 from .runner import Summary, plan, run_grid, runs_folder
 from .specs import RunSpec
@@ -60,7 +61,8 @@ def run(
         if source is not None:
             store.import_(source)
         pending = plan(store.status, specs, retry=session.retry).pending
-        view = make_view(len(pending), session.jobs, store.mean_seconds())
+        names = tell_apart(specs)
+        view = make_view(len(pending), session.jobs, store.mean_seconds(), names)
         summary = run_grid(
             store,
             specs,

@@ -20,12 +20,22 @@ from d2ace.training.config import RunConfig, protocol_of
 from d2ace.words import did_you_mean
 
 DEFAULTS: dict[str, Any] = {
-    key: value for key, value in RunConfig(data="").to_dict().items() if key != "data"
+    **{key: value for key, value in RunConfig(data="").to_dict().items() if key != "data"},
+    "data_source": None,
 }
-"""Every key of a configuration but ``data``, with the value it has for a table."""
+"""Every key of a configuration but ``data``, with the value it has for a table.
 
-LATER = ("root", "image_size", "cache_features", "unlabelled", "on_broken")
-"""Settings that came after the first runs were stored: at their default they are not in a key."""
+``data_source`` is the checksum of a data file (`checks.data_checksum`), which a grid keeps for
+itself: training compares the rows with those it began with.
+"""
+
+_FIRST = (
+    *("data", "model", "model_options", "selector", "selector_options", "selector_source"),
+    *("fold", "folds", "seed", "epochs", "batch_size", "warmup", "learning_rate", "weight_decay"),
+    *("validation", "monitor", "min_positives", "repair", "protocol"),
+    *("epoch_loss", "record", "precision"),
+)
+"""The settings of a run when the first runs were stored; they are in every key."""
 
 MODEL_NAMES = {"ml_gcn": "ML-GCN", "image_mlp": "MLP"}
 """Model -> its name in tables, where that is not just its key in capitals."""
@@ -102,7 +112,7 @@ def complete(config: Mapping[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise UserError(f"the settings of a run must be plain values: {error}") from None
     usual = json.loads(canonical(protocol_of(given.get("model", DEFAULTS["model"]))))
-    filled = {"data": "", **usual, **given}
+    filled = {"data": "", "data_source": None, **usual, **given}
     entry = catalogue.find(filled["data"])
     filled["data"] = filled["data"] if entry is None else entry.name
     return filled
@@ -114,35 +124,54 @@ def canonical(value: Any) -> str:
 
 
 def key_of(config: Mapping[str, Any]) -> str:
-    """sha256 of a complete configuration, apart from what cannot change the result.
+    """sha256 of a complete configuration, apart from what cannot change the result."""
+    return hashlib.sha256(canonical(work_of(config)).encode()).hexdigest()
+
+
+def work_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a complete configuration can change the result, each thing said in one way.
 
     Options that say what is the case anyway do not count (``neighbors=6`` is D2ACE as it is), nor
-    does a folder above a selector's file, whose content counts.
+    does a folder above the file of a selector or of data, whose content counts. A setting that
+    runs did not always have counts where it is not as it was before there was a choice, so that
+    keys last.
     """
-    work = dict(config)
+    work = {
+        key: value
+        for key, value in config.items()
+        if key in _FIRST or canonical(_numbers(value)) != canonical(_numbers(DEFAULTS.get(key)))
+    }
     work["selector_options"] = _effective(config)
     work["model_options"] = _without_default_preset(config["model_options"])
-    if config.get("data") in PLACES:
-        work["root"] = None  # a known dataset is the same wherever it lies
-    for name in LATER:
-        if work.get(name) == DEFAULTS[name]:
-            work.pop(name, None)
+    if config["data"] in PLACES:
+        work.pop("root", None)  # a known dataset is the same wherever it lies
     if config["selector_source"]:
         path, _, name = config["selector"].rpartition(":")
         work["selector"] = f"{Path(path).name}:{name}"
-    return hashlib.sha256(canonical(_numbers(work)).encode()).hexdigest()
+    if config.get("data_source"):
+        work["data"] = Path(config["data"]).name
+    return _numbers(work)
+
+
+def training_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration as `d2ace.train` takes it."""
+    return {key: value for key, value in config.items() if key != "data_source"}
 
 
 def dataset_name(config: Mapping[str, Any]) -> str:
     """The dataset in tables: its name, or its file's; what was done to it in brackets."""
-    data = str(config["data"])
+    data = data_place(config)
     name = Path(data).stem if "/" in data or "\\" in data else data
-    if config.get("root") and data not in PLACES:
-        name = Path(str(config["root"])).name  # a layout says nothing, its folder does
     notes = ["repaired"] * bool(config["repair"])
     if config["protocol"] != DEFAULTS["protocol"]:
         notes.append(str(config["protocol"]))
     return f"{name} ({', '.join(notes)})" if notes else name
+
+
+def data_place(config: Mapping[str, Any]) -> str:
+    """A dataset's name or file; for a layout of images, which says nothing, their folder."""
+    root = config.get("root")
+    return str(root if root and config["data"] not in PLACES else config["data"])
 
 
 def model_name(config: Mapping[str, Any]) -> str:

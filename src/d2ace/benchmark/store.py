@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from d2ace.errors import RunError, UserError
 
+from .snapshot import snapshot
 from .specs import RunSpec, canonical
 
 if TYPE_CHECKING:
@@ -96,22 +97,39 @@ class Store:
     """The runs in the SQLite file ``path``; any number of processes may read and write it.
 
     A file that does not exist is made, unless ``create=False``. One that is not a store, or comes
-    from a newer version of the library, is refused and left as it is. Use a store in the thread
-    that opened it.
+    from a newer version of the library, is refused and left as it is. With ``read_only`` the runs
+    are those of this moment, and nothing is written, to the file or beside it. Use a store in the
+    thread that opened it.
     """
 
-    def __init__(self, path: str | Path, *, create: bool = True) -> None:
+    def __init__(self, path: str | Path, *, create: bool = True, read_only: bool = False) -> None:
         self.path = Path(path)
-        _refuse_foreign(self.path, create)
+        _refuse_foreign(self.path, create and not read_only)
         try:
-            self._connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
-        except sqlite3.Error as error:
+            if read_only:
+                self._connection = snapshot(self.path)
+            else:
+                self._connection = sqlite3.connect(
+                    self.path, timeout=PATIENCE, isolation_level=None
+                )
+        except (sqlite3.Error, OSError) as error:
             raise UserError(f"the store {self.path} cannot be opened: {error}") from None
         try:
-            self._prepare()
+            if read_only:
+                self._prepare_reading()
+            else:
+                self._prepare()
         except sqlite3.DatabaseError as error:
             self._connection.close()
             raise UserError(f"the store {self.path} cannot be read: {error}") from None
+
+    def _prepare_reading(self) -> None:
+        if self._connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            self._connection.executescript(_SCHEMA)  # of a store that was never written to
+        (answer,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+        if answer != "ok":
+            raise sqlite3.DatabaseError(answer)
+        self._connection.execute("PRAGMA query_only = ON")
 
     def _prepare(self) -> None:
         self._connection.execute("PRAGMA foreign_keys = ON")

@@ -39,14 +39,31 @@ ABLATION: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Variant -> what it is, and what it changes of D2ACE."""
 
+
+@dataclass(frozen=True)
+class Symbol:
+    """What the paper calls an option: as one types it, as one prints it, and in words."""
+
+    typed: str
+    printed: str
+    words: str
+
+    @property
+    def title(self) -> str:
+        """Words and symbol, for an axis."""
+        return f"{self.words} {self.printed}"
+
+
 SYMBOLS = {
-    "K": "neighbors",
-    "lambda1": "trade_off",
-    "lambda2": "flip_smoothing",
-    "n_t": "window",
-    "s0": "pressure",
+    "neighbors": Symbol("K", "K", "neighbourhood size"),
+    "trade_off": Symbol("lambda1", "λ1", "trade-off"),
+    "flip_smoothing": Symbol("lambda2", "λ2", "flip smoothing"),
+    "window": Symbol("n_t", "n_t", "window"),
+    "pressure": Symbol("s0", "s0", "selection pressure"),
 }
-"""The paper's symbol -> the option it is."""
+"""Options that have a symbol in the paper."""
+
+_OPTIONS = {symbol.typed: option for option, symbol in SYMBOLS.items()}
 
 SWEEPS: dict[str, dict[str, list[Any]]] = {
     "K": {"K": [0, 2, 4, 5, 6, 7, 8, 10, 20, "n"]},
@@ -73,7 +90,7 @@ def ablation(variants: Sequence[str] = tuple(ABLATION)) -> list[Method]:
 def sweep(vary: Mapping[str, Sequence[Any]], base: Method | None = None) -> list[Method]:
     """``base`` (D2ACE) with every combination of the values to vary, labelled by them.
 
-    Names are options of the selector or the paper's symbols (:data:`SYMBOLS`, and ``p_start`` and
+    Names are options of the selector or the paper's symbols (:data:`SYMBOLS`; ``p_start`` and
     ``p_end`` for the two numbers of ``mix``). The value "n" of K means all rows.
     """
     base = base or Method("d2ace")
@@ -115,6 +132,11 @@ def parse_value(text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
+def printed(option: str) -> str:
+    """An option as the paper prints it."""
+    return SYMBOLS[option].printed if option in SYMBOLS else option
+
+
 def _check(selector: str, name: str, values: Any) -> None:
     if not isinstance(values, Sequence) or isinstance(values, str) or not values:
         raise UserError(f"the values to try for {name!r} must be a list, got {values!r}")
@@ -123,7 +145,7 @@ def _check(selector: str, name: str, values: Any) -> None:
     if selector not in SELECTORS:  # a user's own; it is asked when it is made
         return
     known = options_of(SELECTORS[selector])
-    if name not in [*known, *SYMBOLS, *_MIX]:
+    if name not in [*known, *_OPTIONS, *_MIX]:
         raise UserError(
             f"{selector} has no option {name!r}{did_you_mean(name, known)} to vary; "
             f"it has {', '.join(known)}"
@@ -138,13 +160,13 @@ def _options(chosen: Mapping[str, Any], base: Method) -> dict[str, Any]:
             mix[_MIX.index(name)] = value
             options["mix"] = mix
         else:
-            option = SYMBOLS.get(name, name)
+            option = _OPTIONS.get(name, name)
             options[option] = ALL_ROWS if (option, value) == ("neighbors", "n") else value
     return options
 
 
 def _symbol(name: str) -> str:
-    return {option: symbol for symbol, option in SYMBOLS.items()}.get(name, name)
+    return SYMBOLS[name].typed if name in SYMBOLS else name
 
 
 def _shown(value: Any) -> str:

@@ -9,10 +9,10 @@ import numpy as np
 
 from d2ace.evaluation import METRICS
 
-from .figures_studies import FULL, SYMBOLS
+from .figures_studies import FULL
 from .frames import SHOWN, Array, Comparison, Sweep, counted, test_score
 from .store import StoredRun
-from .studies import ABLATION
+from .studies import ABLATION, printed
 from .tables import Cell, Table, Value, signed, word
 from .verdicts import interval
 
@@ -81,7 +81,7 @@ def sweep(name: str, study: Sweep) -> Table:
                 for option, value in zip(study.options, values, strict=True)
             }
             data.append({**row, "metric": metric, **_numbers(runs, metric)})
-    listed = " and ".join(SYMBOLS.get(option, option) for option in study.options)
+    listed = " and ".join(printed(option) for option in study.options)
     return Table(
         name=name,
         title=f"Sweep over {listed}, {study.model} on {study.dataset}",
@@ -91,7 +91,7 @@ def sweep(name: str, study: Sweep) -> Table:
             "1, 2 and 3 mark the best three of a column."
         ),
         columns=[
-            *[SYMBOLS.get(option, option) for option in study.options],
+            *[printed(option) for option in study.options],
             *[METRICS[metric].title for metric in SHOWN],
             "Runs",
         ],

@@ -29,6 +29,7 @@ PARTS = {
     "draw": ("Drawing", "#f0a202"),
     "observe": ("Observing", "#33b864"),
     "train": ("Training", "#1062ad"),
+    "save": ("Saving", "#62c4f5"),
 }
 """Part of a run's time -> title, colour; stacked in this order."""
 

@@ -23,15 +23,26 @@ class View:
         Runs at the same time.
     seconds : dict
         Mean duration of earlier runs by (dataset, model).
+    names : dict
+        Run key -> dataset, where files of the same name are told apart.
     """
 
     def __init__(
-        self, total: int, slots: int = 1, seconds: Mapping[tuple[str, str], float] | None = None
+        self,
+        total: int,
+        slots: int = 1,
+        seconds: Mapping[tuple[str, str], float] | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> None:
         self.total, self.slots = total, slots
+        self._names = names or {}
         self.done = {"finished": 0, "failed": 0, "stopped": 0}
         self.running: dict[str, tuple[RunSpec, float, int]] = {}
         self._means = {key: (mean, 1) for key, mean in (seconds or {}).items()}
+
+    def title(self, spec: RunSpec) -> str:
+        """The run in a line."""
+        return spec.title.replace(spec.dataset, self._names.get(spec.key, spec.dataset), 1)
 
     def started(self, spec: RunSpec) -> None:
         """A run begins."""
@@ -95,7 +106,7 @@ class Lines(View):
         """Say how it ended."""
         super().ended(event)
         count = sum(self.done.values())
-        self._say(f"[{count}/{self.total}] {event.spec.title}: {outcome_of(event)}")
+        self._say(f"[{count}/{self.total}] {self.title(event.spec)}: {outcome_of(event)}")
 
     def stopping(self) -> None:
         """Say that it may take a moment."""
@@ -132,7 +143,8 @@ class Live(View):
     def ended(self, event: Event) -> None:
         """Keep the last few in sight."""
         super().ended(event)
-        self._recent = [*self._recent, f"{event.spec.title}: {outcome_of(event)}"][-self.RECENT :]
+        line = f"{self.title(event.spec)}: {outcome_of(event)}"
+        self._recent = [*self._recent, line][-self.RECENT :]
 
     def stopping(self) -> None:
         """Say that it may take a moment."""
@@ -158,7 +170,7 @@ class Live(View):
         now = Table(box=None, pad_edge=False, show_header=False)
         for spec, since, epoch in self.running.values():
             now.add_row(
-                Text(spec.title),
+                Text(self.title(spec)),
                 f"epoch {epoch}/{spec.config['epochs']}",
                 ProgressBar(spec.config["epochs"], epoch, width=20),
                 duration(time.monotonic() - since),
@@ -172,11 +184,14 @@ class Live(View):
 
 
 def make_view(
-    total: int, slots: int, seconds: Mapping[tuple[str, str], float] | None = None
+    total: int,
+    slots: int,
+    seconds: Mapping[tuple[str, str], float] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> View:
     """The view that fits where standard error goes."""
     kind = Live if sys.stderr.isatty() else Lines
-    return kind(total, slots, seconds)
+    return kind(total, slots, seconds, names)
 
 
 def outcome_of(event: Event) -> str:

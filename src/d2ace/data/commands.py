@@ -21,6 +21,7 @@ from d2ace.data.digits import ROWS, SIDE
 from d2ace.data.fetch import fetch as fetch_files
 from d2ace.data.load import load
 from d2ace.data.statistics import describe
+from d2ace.screen import print_table
 
 app = typer.Typer(
     help="Datasets: what there is, what is in it, how to get it.", no_args_is_help=True
@@ -47,7 +48,7 @@ def list_datasets(as_json: AsJson = False) -> None:
             row["name"], row["domain"], *numbers, f"{row['cardinality']:.3f}", here, paper
         )
     table.add_row(catalogue.EMBEDDED, "vision", str(ROWS), str(SIDE**2), "10", "", "yes", "")
-    _print(table)
+    print_table(table)
     print(f"\n{catalogue.EMBEDDED} comes with the package. Details: d2ace data info NAME")
 
 
@@ -179,19 +180,11 @@ def _print_facts(facts: dict[str, Any]) -> None:
         table.add_row("" if number else "notes", Text(note))
     if facts.get("not_here"):
         table.add_row("not here", Text(facts["not_here"]))
-    _print(table)
+    print_table(table)
 
 
 def _print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, allow_nan=False))
-
-
-def _print(table: Table) -> None:
-    """As wide as the terminal; elsewhere so wide that no line is broken in the middle."""
-    console = Console(width=None if sys.stdout.isatty() else 2000, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 class _Bar:

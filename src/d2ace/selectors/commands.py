@@ -6,8 +6,9 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
+
+from d2ace.screen import make_console, print_table
 
 from .base import Selector
 from .options import options_of
@@ -36,6 +37,5 @@ def methods(
     table = Table("name", "what it does", "options of its own")
     for name in SELECTORS:
         table.add_row(name, summary[name], ", ".join(own[name]))
-    console = Console()
-    console.print(table)
-    console.print(f"All take: {', '.join(sorted(common))}.", highlight=False)
+    print_table(table)
+    make_console().print(f"All take: {', '.join(sorted(common))}.")

@@ -8,7 +8,7 @@ from time import perf_counter
 
 __all__ = ["PARTS", "Clock"]
 
-PARTS = ("recompute", "draw", "observe", "train", "evaluation")
+PARTS = ("recompute", "draw", "observe", "train", "evaluation", "save")
 
 
 class Clock:

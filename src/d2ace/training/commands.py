@@ -17,6 +17,7 @@ from d2ace.data import load
 from d2ace.errors import RunError, UserError
 from d2ace.evaluation import METRICS
 from d2ace.models import MODELS
+from d2ace.screen import make_console, print_table
 
 from .api import train_config
 from .config import IMAGE_PROTOCOL, RunConfig
@@ -196,12 +197,13 @@ def train(
     }
     console = Console(stderr=True)
     with ExitStack() as stack:
-        if console.is_terminal and devices == 1 and not tune:
-            running["watch"] = stack.enter_context(LiveView(config, console))
-        else:
-            running["watch"] = Lines(config)
+        view: Lines | LiveView = Lines(config)
+        if console.is_terminal and devices == 1:
+            view = stack.enter_context(LiveView(config, console))
+        running["watch"] = view
         if tune:
-            result = tuned(config, None, out, running)
+            begin = view.candidate if first_process() else None
+            result = tuned(config, None, out, running, begin)
         else:
             result = train_config(config, out=out, **running)
     if not first_process():
@@ -276,15 +278,14 @@ def _options(option: str, given: list[str] | None) -> dict[str, Any]:
 
 
 def _show(result: RunResult, out: Path | None) -> None:
-    config, console = result.config, Console()
+    config, console = result.config, make_console()
     sizes = result.dataset
     images = MODELS[config["model"]].input == "image"
     rows = "images" if images else f"rows, {sizes['features']} features"
     console.print(
         f"[bold]{config['data']}[/bold]: {sizes['train']} training, {sizes['validation']} "
         f"validation and {sizes['test']} test {rows}, {sizes['labels']} labels; "
-        f"{config['model']} with {config['selector']}",
-        highlight=False,
+        f"{config['model']} with {config['selector']}"
     )
     table = Table("metric", box=None, pad_edge=False, header_style="bold")
     for heading in (f"validation (epoch {result.best_epoch})", "test"):
@@ -293,11 +294,20 @@ def _show(result: RunResult, out: Path | None) -> None:
         arrow = "↑" if metric.higher_is_better else "↓"
         values = (f"{split[name]:.4f}" for split in (result.validation, result.test))
         table.add_row(f"{metric.title} {arrow}", *values)
-    console.print(table)
+    print_table(table)
+    if result.tuning is not None:
+        chosen = {
+            name: config[options][name]
+            for tried in result.tuning
+            for options in ("model_options", "selector_options")
+            for name in tried.get(options, ())
+        }
+        words = ", ".join(f"{name}={value:g}" for name, value in chosen.items())
+        console.print(f"tuned: {words}, the best of {len(result.tuning)} on the validation rows")
     skipped = result.undefined["test"]
     if skipped:
         console.print(f"{skipped} label(s) with one class in the test rows do not count in means.")
     seconds = ", ".join(f"{part} {value:.1f}" for part, value in result.seconds.items())
-    console.print(f"seconds: {seconds}", highlight=False)
+    console.print(f"seconds: {seconds}")
     if out is not None:
-        console.print(f"saved in {out}", highlight=False, soft_wrap=True)
+        console.print(f"saved in {out}", soft_wrap=True)

@@ -142,13 +142,16 @@ class RunFolder:
             "with resume off or in another folder."
         )
 
-    def finish(self, result: RunResult, record: bytes | None) -> None:
-        """Write what remains; the result comes last, so that a run with a result is complete."""
+    def keep(self, best_epoch: int, record: bytes | None) -> None:
+        """Write what a finished run leaves beside its result."""
         if record is not None:
             write_whole(self.path / "record.npz", record)
-        best = self._best(result.best_epoch)
+        best = self._best(best_epoch)
         if best.exists():  # else it was copied before this process was killed
             write_whole(self.path / "best.pt", best.read_bytes())
+
+    def finish(self, result: RunResult) -> None:
+        """Write the result; it comes last, so that a run with a result is complete."""
         write_whole(self.path / "result.json", json.dumps(result.to_dict(), indent=1).encode())
         self._forget_best(keep=None)
 

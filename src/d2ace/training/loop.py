@@ -167,7 +167,7 @@ class Loop(Training):
         self.draw_counts = state["draw_counts"].numpy().copy()
         self._epoch_counts = state["epoch_counts"].numpy().copy()
         self._loss_sum = state["loss_sum"].to(self.fabric.device)
-        self.clock.seconds = dict(state["seconds"])
+        self.clock.seconds |= state["seconds"]  # where a checkpoint of before lacks a part, 0
 
 
 def _evaluated(split: Split, scores: Tensor) -> Evaluation:

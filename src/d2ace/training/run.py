@@ -77,11 +77,14 @@ class Run:
         tested = time.perf_counter()
         outcome = loop.test()
         spent.test += time.perf_counter() - tested
-        result = _result(loop, fabric, outcome, spent)
+        ended = time.perf_counter()
         if self.folder is not None and fabric.is_global_zero:
             recorder = loop.recorder
             record = None if recorder is None else recorder.file(loop.draw_counts)
-            self.folder.finish(result, record)
+            self.folder.keep(loop.best_epoch, record)
+        result = _result(loop, fabric, outcome, spent, time.perf_counter() - ended)
+        if self.folder is not None and fabric.is_global_zero:
+            self.folder.finish(result)
         fabric.barrier()
         return result
 
@@ -102,9 +105,11 @@ class Run:
             if position < len(loop.shared.selector) and (due or (alone and asked.signum)):
                 # several processes must agree to stop, and do so where they save
                 signum = any_process(loop.fabric, asked.signum or 0)
-                self._save(loop, spent)
+                with loop.clock.part("save"):
+                    self._save(loop, spent)
                 self._stop_if(signum, loop)
         entry = loop.end_epoch()
+        ended = time.perf_counter()
         weights = None
         if loop.best_epoch == entry["epoch"]:
             weights = {name: value.clone() for name, value in loop.model.state_dict().items()}
@@ -112,6 +117,8 @@ class Run:
                 self.folder.save_best(entry["epoch"], _restorable(loop, weights))
         if self.folder is not None:
             self._save(loop, spent)
+        # No checkpoint can hold how long it took itself: this goes into those of later epochs.
+        entry["seconds"]["save"] += time.perf_counter() - ended
         if self.watch is not None and loop.fabric.is_global_zero:
             self.watch(entry)
         if not loop.finished:
@@ -159,9 +166,13 @@ class _Spent:
         return {"setup": self.setup, "test": self.test, "cpu": self.cpu}
 
 
-def _result(loop: Loop, fabric: Fabric, outcome: Evaluation, spent: _Spent) -> RunResult:
-    parts = {part: sum(entry["seconds"][part] for entry in loop.history) for part in PARTS}
+def _result(
+    loop: Loop, fabric: Fabric, outcome: Evaluation, spent: _Spent, kept: float
+) -> RunResult:
+    """The result; ``kept`` are the seconds that files beside it took."""
+    parts = {part: sum(each["seconds"].get(part, 0.0) for each in loop.history) for part in PARTS}
     parts["evaluation"] += spent.test
+    parts["save"] += kept
     best = loop.history[loop.best_epoch - 1]
     return RunResult(
         config=loop.config.to_dict(),

@@ -35,7 +35,11 @@ class SavedRun:
         try:
             self.label_names: list[str] = saved["label_names"]
             # What chose the batches may be a file that is gone, and is not needed any more.
-            forgotten = {"selector": "random", "selector_options": {}, "selector_source": None}
+            forgotten: dict[str, Any] = {
+                "selector": "random",
+                "selector_options": {},
+                "selector_source": None,
+            }
             self._restore(RunConfig.from_dict(self.result.config | forgotten), saved)
         except (KeyError, TypeError, ValueError, RuntimeError) as problem:
             raise RunError(

@@ -53,10 +53,17 @@ class SharedSelector:
                 yield Part(batch, 0, 1, 0.0)
 
     def loss_weight(self, part: Part) -> Tensor | None:
-        """The selector's weights for the rows of this process."""
+        """The selector's weights for the rows of this process: [b], [b, 1] or [b, q] of them.
+
+        A selector may give what is the same for all rows once, as [1, q], [q] or one number; a
+        vector as long as the batch is one weight for each row.
+        """
         weight = self.selector.loss_weight(part.batch)
-        if weight is None or self.world == 1:
-            return weight
+        if weight is None:
+            return None
+        rows = len(part.batch)
+        if weight.shape[:1] != (rows,):
+            weight = weight.expand(rows, self.selector.q)
         return weight[part.begin : part.end]
 
     def observe(self, part: Part, logits: Tensor) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -38,13 +38,14 @@ def tuned(
     data: MultiLabelData | ImageData | None,
     out: str | Path | None,
     running: dict[str, Any],
+    begin: Callable[[RunConfig, str], None] | None = None,
 ) -> RunResult:
     """The best run of the grid by validation score; its ``tuning`` lists all that were tried.
 
     First the model's hyperparameters, every combination; then, with the best of them, K of the
     selector. Options given explicitly stay as they are. With ``out`` every run has a folder of its
     own in ``out/tune``, so that an interrupted search goes on, and the best one is copied to
-    ``out``.
+    ``out``. ``begin`` is told of every candidate before it is trained, with its title.
     """
     models = _open(MODEL_GRIDS.get(config.model, {}), config.model_options)
     selectors = _open(SELECTOR_GRIDS.get(config.selector, {}), config.selector_options)
@@ -56,6 +57,7 @@ def tuned(
         )
     if out is not None:
         _refuse_other_run(Path(out), config)
+    total = len(_combinations(models)) + len(_combinations(selectors))
     tried: list[dict[str, Any]] = []
     best: tuple[float, RunResult, Path | None] | None = None
     for field, grid in (("model_options", models), ("selector_options", selectors)):
@@ -64,6 +66,8 @@ def tuned(
             change: dict[str, Any] = {field: {**getattr(start, field), **values}}
             candidate = replace(start, **change)
             place = None if out is None else Path(out) / "tune" / _folder_name(values)
+            if begin is not None:
+                begin(candidate, f"candidate {len(tried) + 1} of {total}: {_shown(values)}")
             result = train_config(candidate, data, out=place, **running)
             value = result.validation[config.monitor]
             tried.append({field: values, "validation": value, "epoch": result.best_epoch})
@@ -105,6 +109,10 @@ def _combinations(grid: Mapping[str, tuple[float, ...]]) -> list[dict[str, float
 
 def _folder_name(values: Mapping[str, float]) -> str:
     return ",".join(f"{name}={value:g}" for name, value in values.items())
+
+
+def _shown(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name}={value:g}" for name, value in values.items())
 
 
 def _copy(source: Path, target: Path, result: RunResult) -> None:

@@ -41,16 +41,20 @@ class _Story:
     """What both views tell: the best so far, and the time left."""
 
     def __init__(self, config: RunConfig) -> None:
-        self.config = config
+        self._start(config)
+
+    def _start(self, config: RunConfig, title: str = "") -> None:
+        self.config, self.title = config, title
         self.best: tuple[int, float] | None = None
         self._begun: tuple[float, int] | None = None
 
     def add(self, entry: dict[str, Any]) -> None:
         monitor = self.config.monitor
         score = entry["validation"][monitor]
+        best = math.nan if self.best is None else self.best[1]
         higher = METRICS[monitor].higher_is_better
-        if self.best is None or (score > self.best[1] if higher else score < self.best[1]):
-            self.best = (entry["epoch"], math.nan if score is None else score)
+        if self.best is None or math.isnan(best) or (score > best if higher else score < best):
+            self.best = (entry["epoch"], score)
         if self._begun is None:  # the first epoch seen tells what an epoch takes
             self._begun = (monotonic() - sum(entry["seconds"].values()), entry["epoch"] - 1)
 
@@ -60,6 +64,12 @@ class _Story:
         start, before = self._begun
         seconds = (monotonic() - start) / (epoch - before) * (self.config.epochs - epoch)
         return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+    def score(self, entry: dict[str, Any]) -> str:
+        """The monitored score of the epoch, and the best so far."""
+        assert self.best is not None  # noqa: S101 - add comes first
+        epoch, best = self.best
+        return f"{entry['validation'][self.config.monitor]:.4f} (best {best:.4f} in epoch {epoch})"
 
     def selection(self, entry: dict[str, Any]) -> str:
         if entry["p_beta"] is None and entry["pressure"] is None:
@@ -79,17 +89,22 @@ class Lines(_Story):
         super().__init__(config)
         self._stream = stream
 
+    def candidate(self, config: RunConfig, title: str) -> None:
+        """Another run of a search begins."""
+        self._start(config, title)
+        self._say(title)
+
     def __call__(self, entry: dict[str, Any]) -> None:
         """Print the epoch."""
         self.add(entry)
-        monitor = self.config.monitor
-        print(
+        self._say(
             f"epoch {entry['epoch']}/{self.config.epochs}  loss {entry['train_loss']:.4f}  "
-            f"{monitor} {entry['validation'][monitor]:.4f}  {self.selection(entry)}  "
-            f"left {self.left(entry['epoch'])}",
-            file=self._stream or sys.stderr,
-            flush=True,
+            f"{self.config.monitor} {self.score(entry)}  {self.selection(entry)}  "
+            f"left {self.left(entry['epoch'])}"
         )
+
+    def _say(self, line: str) -> None:
+        print(line, file=self._stream or sys.stderr, flush=True)
 
 
 class LiveView(_Story):
@@ -111,6 +126,12 @@ class LiveView(_Story):
         if self._live is not None:
             self._live.stop()
 
+    def candidate(self, config: RunConfig, title: str) -> None:
+        """Another run of a search begins."""
+        self._start(config, title)
+        if self._live is not None:
+            self._live.update(title)
+
     def __call__(self, entry: dict[str, Any]) -> None:
         """Show the epoch."""
         self.add(entry)
@@ -121,24 +142,21 @@ class LiveView(_Story):
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
-        config, monitor = self.config, self.config.monitor
-        title = METRICS[monitor].title
-        assert self.best is not None  # noqa: S101 - add comes first
+        config = self.config
         table = Table(box=None, show_header=False, pad_edge=False)
         table.add_column(style="dim")
         table.add_column()
         table.add_row(
             "run", f"{config.data}, {config.model}, {config.selector}, fold {config.fold}"
         )
+        if self.title:
+            table.add_row("search", self.title)
         table.add_row("", ProgressBar(config.epochs, entry["epoch"], width=40))
         table.add_row(
             "epoch", f"{entry['epoch']} of {config.epochs}, {self.left(entry['epoch'])} left"
         )
         table.add_row("loss", f"{entry['train_loss']:.4f}")
-        table.add_row(
-            title,
-            f"{entry['validation'][monitor]:.4f} (best {self.best[1]:.4f} in epoch {self.best[0]})",
-        )
+        table.add_row(METRICS[config.monitor].title, self.score(entry))
         table.add_row("selection", self.selection(entry))
         return table
 

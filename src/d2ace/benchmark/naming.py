@@ -1,0 +1,79 @@
+"""Datasets as tables show them: two files of the same name are two datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from .specs import data_place
+
+
+class Shown(Protocol):
+    """A run that is to be shown, planned or stored."""
+
+    @property
+    def key(self) -> str:
+        """Its name in a store."""
+
+    @property
+    def dataset(self) -> str:
+        """Its dataset, by the name of its file."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its settings."""
+
+
+def tell_apart(*groups: Iterable[Shown]) -> dict[str, str]:
+    """Run key -> dataset, with the folder of a file where a group has another of its name.
+
+    Files are the same where their contents are; those of runs that were stored without a checksum
+    where their paths are. Contents that one path had one after the other are told by checksum.
+    Names of the catalogue stay. Several groups (the stores of a comparison) get the same names.
+    """
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    crowded: set[str] = set()
+    groups = tuple(list(group) for group in groups)
+    for group in groups:
+        here: dict[str, set[str]] = {}
+        for run in group:
+            here.setdefault(run.dataset, set()).add(_identity(run.config))
+            found.setdefault(run.dataset, {}).setdefault(_identity(run.config), run.config)
+        crowded |= {dataset for dataset, files in here.items() if len(files) > 1}
+    names = {dataset: _distinct(dataset, found[dataset]) for dataset in crowded}
+    return {
+        run.key: names.get(run.dataset, {}).get(_identity(run.config), run.dataset)
+        for group in groups
+        for run in group
+    }
+
+
+def _identity(config: Mapping[str, Any]) -> str:
+    return str(config.get("data_source") or data_place(config))
+
+
+def _distinct(dataset: str, files: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Identity -> name; ``dataset`` is what they are all called."""
+    paths = {data_place(config) for config in files.values()}
+    depth = 0
+    while depth < 32 and len({_tail(path, depth) for path in paths}) < len(paths):
+        depth += 1
+    names = {}
+    for identity, config in files.items():
+        path = data_place(config)
+        name = dataset.replace(_tail(path, 0), _tail(path, depth), 1)
+        alike = sum(data_place(other) == path for other in files.values())
+        source = config.get("data_source")
+        names[identity] = f"{name} [{source[:8]}]" if alike > 1 and source else name
+    return names
+
+
+def _tail(path: str, depth: int) -> str:
+    """A file with the last folders above it; from the second on with its ending."""
+    if "/" not in path and "\\" not in path:
+        return path
+    place = Path(path)
+    name = place.stem if depth < 2 else place.name
+    above = place.parent.parts[-max(1, depth - 1) :] if depth else ()
+    return "/".join([*(part.strip("/\\") for part in above), name]).lstrip("/")
