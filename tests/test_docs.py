@@ -182,6 +182,13 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors, f"{target}: no such heading"
 
 
+@by_page
+def test_lists_are_lists_on_the_site_too(page: Path) -> None:
+    """GitHub sees a list right below a paragraph; the site needs an empty line between them."""
+    text = FENCED.sub("", read(page))
+    assert not re.findall(r"^(?![-#| ]).+\n- .*", text, flags=re.MULTILINE)
+
+
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}

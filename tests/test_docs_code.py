@@ -259,6 +259,8 @@ def test_the_reference_shows_examples_only_where_they_run() -> None:
         text = inspect.getdoc(thing) or ""
         plain = re.search(r"^\S.*\n\n {4}(?!>>>|\.\.\.)\S", text, re.MULTILINE)
         assert plain is None, f"{name}: {plain and plain[0]!r}"
+        headed = ">>> " not in text or "Examples\n--------\n" in text
+        assert headed, f"{name}: without a heading, examples are shown as quotations"
         assert "```" not in text, name
 
 
