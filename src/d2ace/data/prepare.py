@@ -96,6 +96,8 @@ def prepare(
     - ``protocol``: ``"paper"``, or ``"reference"`` to scale on all rows right away, as the authors'
       code does; its results are comparable with theirs, and optimistic.
 
+    Examples
+    --------
     >>> from d2ace.data import make_multilabel
     >>> prepared = prepare(make_multilabel(500, 20, 30, imbalance=2.0))
     >>> print(prepared.report)
