@@ -1,13 +1,15 @@
-"""For the site: the page of measured figures lives beside the benchmarks, outside this folder."""
+"""For the site: a page that lives outside this folder, and docstrings written for Sphinx."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-PAGE = "benchmarks/README.md"
+PAGE = "benchmarks/README.md"  # the measured figures, beside the benchmarks
+ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>~?([^<]*)</code>")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -21,3 +23,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     """Links that lead out of the folder on GitHub lead to the added page here."""
     up = "../" * page.file.src_uri.count("/")
     return markdown.replace(f"](../{up}{PAGE}", f"]({up}{PAGE}")
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    """Names in docstrings without the roles that say what they are."""
+    return ROLE.sub(r"<code>\1</code>", html)

@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-import doctest
-import importlib
 import subprocess
 import sys
-
-import pytest
 
 import d2ace.data
 
@@ -24,11 +20,3 @@ def test_import_is_light() -> None:
         *("pooch", "requests", "urllib3", "rich", "typer", "defusedxml", "iterstrat", "arff"),
     }
     assert not heavy & set(said.stdout.split())
-
-
-@pytest.mark.parametrize("module", ["", ".prepare", ".stratify", ".synthetic"])
-def test_examples_in_docstrings(module: str) -> None:
-    code = importlib.import_module("d2ace.data" + module)
-    found = doctest.testmod(code, optionflags=doctest.ELLIPSIS)
-    assert found.attempted
-    assert not found.failed

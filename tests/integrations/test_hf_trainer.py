@@ -30,6 +30,7 @@ from transformers_parts import (
 from d2ace.errors import RunError, UserError
 from d2ace.integrations.transformers import SelectionMixin, SelectionTrainer
 
+pytestmark = pytest.mark.filterwarnings("ignore:The selector was made for")
 STEPS = -(-N // BATCH)
 
 
@@ -154,7 +155,7 @@ def test_two_processes_train_as_one(two):
     [
         ({"per_device_train_batch_size": 5}, r"make the selector with batch_size=5"),
         ({"dataloader_drop_last": True}, "dataloader_drop_last=True would drop rows"),
-        ({"train_sampling_strategy": "sequential"}, "cannot both choose the batches"),
+        ({"train_sampling_strategy": "group_by_length"}, "cannot both choose .*at 'random'"),
     ],
 )
 def test_settings_that_do_not_fit_are_told(tmp_path, options, sentence):
@@ -200,3 +201,43 @@ def test_a_checkpoint_without_a_selector_is_told(tmp_path):
     plain.train()
     with pytest.raises(RunError, match=r"has no selector.pt"):
         make_trainer(tmp_path, num_train_epochs=2).train(resume_from_checkpoint=True)
+
+
+def test_a_checkpoint_whose_selector_does_not_fit_is_told(tmp_path):
+    make_trainer(tmp_path, save_strategy="epoch", num_train_epochs=2).train()
+    with pytest.raises(UserError, match=r"selector.pt does not fit .*method 'd2ace'.* as it was"):
+        make_trainer(tmp_path, make_selector("active")).train(resume_from_checkpoint=True)
+    for file in tmp_path.glob("*/selector.pt"):
+        file.write_bytes(b"nothing")
+    with pytest.raises(RunError, match=r"selector.pt is damaged.*another checkpoint") as told:
+        make_trainer(tmp_path).train(resume_from_checkpoint=True)
+    assert " out" not in str(told.value)  # a word of `d2ace.train`, not of the Trainer
+
+
+def test_labels_that_are_no_floats_are_told(tmp_path):
+    rows = [{"input_ids": row["input_ids"], "labels": row["labels"].long()} for row in data()]
+    trainer = SelectionTrainer(
+        make_model(), make_arguments(tmp_path), train_dataset=rows, selector=make_selector()
+    )
+    with pytest.raises(UserError, match=r"labels of type torch.int64.*0.0 and 1.0"):
+        trainer.train()
+
+
+def test_what_is_no_selector_and_what_has_no_rows_is_told(tmp_path):
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(data())
+
+    arguments = make_arguments(tmp_path, max_steps=3)
+    with pytest.raises(UserError, match="needs a Selector, got str; make one with"):
+        SelectionTrainer(make_model(), arguments, train_dataset=data(), selector="d2ace")
+    trainer = SelectionTrainer(
+        make_model(), arguments, train_dataset=Stream(), selector=make_selector()
+    )
+    with pytest.raises(UserError, match="got Stream; a stream has to be stored first"):
+        trainer.train()
+
+
+def test_nothing_but_warm_up_is_told(tmp_path):
+    with pytest.warns(UserWarning, match="ends with epoch 3, within the selector"):
+        make_trainer(tmp_path, make_selector(warmup=10), num_train_epochs=2.5).train()

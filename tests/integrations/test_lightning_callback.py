@@ -37,6 +37,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`"),
     pytest.mark.filterwarnings("ignore:The dirpath has changed"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
+    pytest.mark.filterwarnings("ignore:The selector was made for"),
 ]
 STEPS = -(-N // BATCH)
 
@@ -232,3 +233,50 @@ def test_what_cannot_be_observed_is_refused():
         SelectionCallback(make_selector(predictions="full_pass"))
     with pytest.raises(UserError, match="needs a Selector, got int"):
         SelectionCallback(3)  # type: ignore[arg-type]
+
+
+def test_another_selector_is_told_in_later_epochs_too(tmp_path):
+    selector, made = make_selector(), []
+
+    class Data(pl.LightningDataModule):
+        def train_dataloader(self):
+            made.append(selector if len(made) < 2 else make_selector())
+            return make_loader(made[-1])
+
+    trainer = make_trainer(
+        tmp_path, callbacks=[SelectionCallback(selector)], reload_dataloaders_every_n_epochs=1
+    )
+    with pytest.raises(ValueError, match=r"another selector \(D2ACE\); give it the one"):
+        trainer.fit(Module(), datamodule=Data())
+    assert len(made) == 3
+
+
+def test_a_checkpoint_without_a_selector_is_told(tmp_path):
+    selector, plain = make_selector(), make_trainer(tmp_path, max_epochs=1)
+    plain.fit(Module(), make_loader(selector))
+    plain.save_checkpoint(tmp_path / "plain.ckpt")
+    with pytest.raises(UserError, match=r"holds no selector's state.* load_from_checkpoint"):
+        fitted(tmp_path, make_selector(), resumed=tmp_path / "plain.ckpt")
+
+
+def test_testing_a_checkpoint_leaves_the_selector_alone(tmp_path):
+    class Tested(Module):
+        def test_step(self, batch, batch_idx):
+            pass
+
+    selector, module = make_selector(), Tested()
+    trainer = make_trainer(tmp_path, callbacks=[SelectionCallback(selector)], max_epochs=2)
+    trainer.fit(module, make_loader(selector))
+    trainer.save_checkpoint(tmp_path / "first.ckpt")
+    trainer.fit_loop.max_epochs = 3
+    trainer.fit(module, make_loader(selector))
+    loader = DataLoader(TensorDataset(*data()), batch_size=16)
+    trainer.test(module, loader, ckpt_path=tmp_path / "first.ckpt", verbose=False)
+    assert selector.epoch == 4
+
+
+def test_a_schedule_that_does_not_fit_is_told(tmp_path):
+    with pytest.warns(UserWarning, match="ends with epoch 2, within the selector"):
+        fitted(tmp_path, make_selector(warmup=4), max_epochs=2)
+    with pytest.warns(UserWarning, match="made for 5 epochs, but 2 are trained.*epochs=2"):
+        fitted(tmp_path, make_selector(), max_epochs=2)

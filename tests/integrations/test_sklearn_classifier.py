@@ -228,3 +228,27 @@ def test_labels_that_do_not_fit_are_told(table):
         small().fit(X, np.arange(240) % 3)
     with pytest.raises(UserError, match="rows of one class only"):
         small().fit(X, np.ones(240, dtype=int))
+    names = [["sun"], ["sun", "sea"]] * 120
+    for sets in (names, pd.Series(names), [set(row) for row in names]):
+        with pytest.raises(UserError, match=r"y has .*MultiLabelBinarizer"):
+            small().fit(X, sets)
+
+
+def test_numbers_that_a_search_draws_are_numbers(table):
+    X, Y = table
+    drawn = small(epochs=np.int64(2), batch_size=np.int64(16), learning_rate=np.float32(0.03))
+    same = small(epochs=2, learning_rate=float(np.float32(0.03)))
+    np.testing.assert_array_equal(
+        drawn.fit(X, Y).decision_function(X), same.fit(X, Y).decision_function(X)
+    )
+
+
+def test_single_options_are_told():
+    with pytest.raises(UserError, match="give selector_options as a whole"):
+        small().set_params(selector_options__neighbors=5)
+
+
+def test_nothing_but_warm_up_is_told(table):
+    with pytest.warns(UserWarning, match="ends with epoch 3, within the selector"):
+        small(epochs=3, warmup=3).fit(*table)
+    small(selector="random", epochs=3, warmup=3).fit(*table)

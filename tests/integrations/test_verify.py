@@ -74,7 +74,7 @@ def test_samplers_in_its_place_are_named():
     assert "draws from BatchSampler over RandomSampler, not from" in refused(selector, shuffled)
     swapped = Accelerator(cpu=True).prepare(shuffled)
     assert "RandomSampler, not from this selector" in refused(selector, swapped)
-    assert "draws from D2ACE" in refused(selector, make_loader(make_selector()))
+    assert "from another selector (D2ACE" in refused(selector, make_loader(make_selector()))
     assert "has no batch sampler" in refused(selector, [1, 2])
     assert "has no batch sampler" in refused(selector, DataLoader(rows(), batch_size=None))
 

@@ -1,11 +1,10 @@
-"""The guide to the models keeps up with them: its tables are true, its code runs."""
+"""The guide to the models keeps up with them: its tables are true."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-import torch
 
 from d2ace.models import MODELS
 
@@ -36,12 +35,3 @@ def test_tables_list_the_hyperparameters_of_both_presets(page, name):
 def test_names_are_listed_in_order(page):
     rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, flags=re.MULTILINE)
     assert rows[: len(MODELS)] == [(name, model.__name__) for name, model in MODELS.items()]
-
-
-def test_code_runs(page, capsys):
-    namespace: dict = {}
-    with torch.random.fork_rng(devices=[]):
-        for block in re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL):
-            exec(compile(block, "docs/models.md", "exec"), namespace)  # noqa: S102
-    assert namespace["probabilities"].shape == (200, 6)
-    assert "classification" in capsys.readouterr().out

@@ -93,7 +93,7 @@ def test_half_precision_logits_are_widened_first(dtype):
         ([[np.nan, 1]], r"labels\[0, 0\] is nan"),
         (sp.csr_array([[0, 3]]), r"labels\[0, 1\] is 3"),
         (torch.tensor([[0, 7]]).to_sparse(), r"labels\[0, 1\] is 7"),
-        ([["a", "b"]], "labels must be numbers"),
+        ([["a", "b"]], "labels must hold real numbers"),
     ],
 )
 def test_bad_labels_are_named(labels, message):

@@ -1,5 +1,7 @@
 """Multi-label data: load it, prepare it, split it, describe it, make it.
 
+Examples
+--------
 >>> import d2ace.data
 >>> data = d2ace.data.make_multilabel(200, 20, 5, seed=1)
 >>> prepared = d2ace.data.prepare(data)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from d2ace.data.container import DataError
-from d2ace.data.stratify import label_matrix
+from d2ace.data.stratify import checked_labels
 
 __all__ = ["StoredFolds", "labels_digest", "protocol_folds", "read_folds", "write_folds"]
 
@@ -66,7 +66,7 @@ class StoredFolds:
 
 def labels_digest(Y: Any) -> str:
     """SHA-256 of the labels of each row; column order and storage do not matter."""
-    labels = label_matrix(Y)
+    labels = checked_labels(Y)
     columns = labels.tocsc()
     parts = np.split(columns.indices.astype("<i8"), columns.indptr[1:-1])
     digest = hashlib.sha256(f"{labels.shape[0]} {labels.shape[1]}".encode())
@@ -91,7 +91,7 @@ def write_folds(
     For prepared data, ``rows`` (``prepared.rows``) and ``n_rows`` (``prepared.report.rows``) say
     which rows of the loaded data those of ``Y`` are.
     """
-    labels = label_matrix(Y)
+    labels = checked_labels(Y)
     n = labels.shape[0]
     if not 2 <= len(folds) <= len(_DIGITS):
         raise DataError(f"{len(folds)} folds were given; a file holds 2 to {len(_DIGITS)}")

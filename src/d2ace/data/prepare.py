@@ -19,7 +19,7 @@ import numpy.typing as npt
 from d2ace.data import catalogue
 from d2ace.data.container import DataError, MultiLabelData
 from d2ace.data.scaling import Scaler
-from d2ace.data.stratify import label_matrix
+from d2ace.data.stratify import checked_labels
 
 __all__ = ["PROTOCOLS", "Prepared", "Report", "prepare"]
 
@@ -96,6 +96,8 @@ def prepare(
     - ``protocol``: ``"paper"``, or ``"reference"`` to scale on all rows right away, as the authors'
       code does; its results are comparable with theirs, and optimistic.
 
+    Examples
+    --------
     >>> from d2ace.data import make_multilabel
     >>> prepared = prepare(make_multilabel(500, 20, 30, imbalance=2.0))
     >>> print(prepared.report)
@@ -107,7 +109,7 @@ def prepare(
         keep_features = _catalogue_share(data)
     if not 0.0 < keep_features <= 1.0:
         raise DataError(f"keep_features is {keep_features}; it must be above 0 and at most 1")
-    Y = label_matrix(data.Y)
+    Y = checked_labels(data.Y)
     n, q = Y.shape
     features = _frequent(data.X, keep_features)
     labels = np.flatnonzero(np.bincount(Y.indices, minlength=q) >= min_positives)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from d2ace.data.container import MultiLabelData
-from d2ace.data.stratify import label_matrix
+from d2ace.data.stratify import checked_labels
 
 __all__ = ["describe"]
 
@@ -34,7 +34,7 @@ def describe(data: MultiLabelData) -> dict[str, Any]:
     IRLbl, MeanIR and SCUMBLE as defined by Charte, Rivera, del Jesus and Herrera (2014, 2015); a
     row without labels has a SCUMBLE of 0. What is not defined (no rows, no positives) is 0.
     """
-    labels = label_matrix(data.Y)
+    labels = checked_labels(data.Y)
     n, q = labels.shape
     count = np.bincount(labels.indices, minlength=q)
     seen = count > 0

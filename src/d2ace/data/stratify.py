@@ -26,6 +26,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from d2ace.data.container import DataError
+from d2ace.inputs import label_matrix
 
 __all__ = ["balance_error", "fold_numbers", "folds", "validation_split"]
 
@@ -69,7 +70,7 @@ def validation_split(
     part = Fraction(share).limit_denominator(_LARGEST_DENOMINATOR) if 0 < share < 1 else Fraction()
     if not 0 < part < 1:
         raise DataError(f"share is {share}; it must lie between 0.02 and 0.98")
-    labels = label_matrix(Y)
+    labels = checked_labels(Y)
     n = labels.shape[0]
     chosen = np.arange(n, dtype=np.int64) if rows is None else np.asarray(rows, dtype=np.int64)
     if chosen.ndim != 1 or np.unique(chosen).size != chosen.size:
@@ -91,7 +92,7 @@ def balance_error(Y: Any, numbers: npt.ArrayLike) -> float:
     The mean over folds and over labels with positives of |rate in the fold - rate| / rate.
     ``numbers`` holds the fold number of each row.
     """
-    labels = label_matrix(Y)
+    labels = checked_labels(Y)
     fold = np.asarray(numbers, dtype=np.int64)
     if fold.shape != labels.shape[:1]:
         raise DataError(f"{fold.size} fold numbers were given for {labels.shape[0]} rows")
@@ -106,7 +107,7 @@ def balance_error(Y: Any, numbers: npt.ArrayLike) -> float:
 
 def fold_numbers(Y: Any, n_splits: int = 5, seed: int = 0) -> Ints:
     """The number of each row's test fold, 0 to ``n_splits - 1``: `folds` in one array."""
-    labels = label_matrix(Y)
+    labels = checked_labels(Y)
     n = labels.shape[0]
     if not isinstance(n_splits, (int, np.integer)) or n_splits < 2:
         raise DataError(f"n_splits is {n_splits!r}; it must be a whole number of at least 2")
@@ -124,28 +125,12 @@ def fold_numbers(Y: Any, n_splits: int = 5, seed: int = 0) -> Ints:
     return numbers
 
 
-def label_matrix(Y: Any) -> sp.csr_matrix:
+def checked_labels(Y: Any) -> sp.csr_matrix:
     """``Y`` as CSR of ones without explicit zeros, after checking that it holds only 0 and 1."""
-    sparse = sp.issparse(Y)
-    Y = Y.tocsr(copy=True) if sparse else np.asarray(Y)
-    if Y.ndim != 2:
-        raise DataError(f"Y has shape {Y.shape}; it must be a matrix, one row per instance")
-    if sparse:
-        Y.sum_duplicates()
-        Y.eliminate_zeros()
-    values = Y.data if sparse else Y
-    positive = values != 0
-    wrong = values[positive & (values != 1)]
-    if wrong.size:
-        raise DataError(f"Y contains {wrong.flat[0]}; labels must be 0 or 1")
-    if sparse:
-        return sp.csr_matrix(Y, dtype=np.uint8)
-    # Several times faster than SciPy's own conversion of a dense matrix.
-    n, q = Y.shape
-    cells = np.flatnonzero(positive)
-    starts = np.searchsorted(cells, np.arange(n + 1, dtype=np.int64) * q)
-    ones = np.ones(cells.size, dtype=np.uint8)
-    return sp.csr_matrix((ones, cells % max(q, 1), starts), shape=(n, q))
+    try:
+        return sp.csr_matrix(label_matrix(Y, "Y", empty=True))
+    except (TypeError, ValueError) as problem:
+        raise DataError(str(problem).rstrip(".")) from None
 
 
 def _deal(labels: sp.csr_matrix, k: int) -> Ints:

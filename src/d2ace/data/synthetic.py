@@ -57,6 +57,8 @@ def make_multilabel(
       that share of non-zero entries, and the labels CSR too.
     - ``seed``: same seed and arguments, same data.
 
+    Examples
+    --------
     >>> data = make_multilabel(500, 20, 8, cardinality=3.0, noise=0.1, seed=1)
     >>> data.X.shape, data.Y.shape, float(data.true_Y.sum(1).mean()), data.flipped.size
     ((500, 20), (500, 8), 3.0, 50)

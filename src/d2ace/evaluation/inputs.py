@@ -11,7 +11,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-import torch
+
+from d2ace.inputs import label_array, real_matrix
 
 Array = npt.NDArray[Any]
 Undefined = Literal["skip", "nan", "half", "error"]
@@ -26,7 +27,7 @@ class Pairs(NamedTuple):
 
 def checked(Y_true: Any, scores: Any) -> Pairs:
     """Both arguments of a metric as matrices of one shape on the host."""
-    truth, values = _truth(Y_true), _scores(scores)
+    truth, values = label_array(Y_true, "Y_true"), _scores(scores)
     if truth.shape != values.shape:
         raise ValueError(
             f"Y_true has shape {truth.shape} and scores has shape {values.shape}; "
@@ -55,55 +56,8 @@ def checked_policy(undefined: str) -> Undefined:
     raise ValueError(f"undefined must be one of {words}, got {undefined!r}.")
 
 
-def _matrix(name: str, value: Any) -> Any:
-    """``value`` as a two-dimensional array or scipy.sparse matrix of real numbers."""
-    if isinstance(value, torch.Tensor):
-        value = value.detach().cpu().to_dense()
-        value = value.float() if value.dtype == torch.bfloat16 else value
-        value = value.numpy()
-    if not sp.issparse(value):
-        try:
-            value = np.asarray(value)
-        except (ValueError, TypeError):
-            raise ValueError(
-                f"{name} must be an array; its rows differ in length or kind."
-            ) from None
-    if value.ndim != 2 or 0 in value.shape:
-        raise ValueError(
-            f"{name} must be a matrix [instances, labels] with at least one of each, "
-            f"got shape {tuple(value.shape)}."
-        )
-    if value.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
-    return value
-
-
-def _truth(Y_true: Any) -> Array:
-    labels = _matrix("Y_true", Y_true)
-    if sp.issparse(labels):
-        labels = sp.csr_array(labels, copy=True)  # the next step works in place
-        labels.sum_duplicates()
-        wrong = np.flatnonzero((labels.data != 0) & (labels.data != 1))
-        if wrong.size:
-            where = int(np.searchsorted(labels.indptr, wrong[0], side="right")) - 1
-            _refuse_label(where, int(labels.indices[wrong[0]]), labels.data[wrong[0]])
-        return labels.astype(bool).toarray()
-    if labels.dtype.kind == "b":
-        return labels
-    truth = labels != 0
-    right = labels == truth  # a NaN is equal to nothing
-    if not right.all():
-        row, column = np.unravel_index(int(right.argmin()), right.shape)
-        _refuse_label(int(row), int(column), labels[row, column])
-    return truth
-
-
-def _refuse_label(row: int, column: int, value: Any) -> None:
-    raise ValueError(f"Y_true[{row}, {column}] is {value}, but labels must be 0 or 1.")
-
-
 def _scores(scores: Any) -> Array:
-    values = _matrix("scores", scores)
+    values = real_matrix("scores", scores)
     if sp.issparse(values):
         values = values.toarray()
     if values.dtype.kind != "f":

@@ -48,8 +48,8 @@ class DistributedSelector(Sampler[list[int]]):
             raise UserError(f"DistributedSelector needs a Selector, got {type(selector).__name__}.")
         if selector.predictions == "full_pass":
             raise UserError(
-                "DistributedSelector shares what training observes, but this selector was made with"
-                " predictions='full_pass'; make it with predictions='train'."
+                "Only predictions of the training pass are shared, but this selector was made with "
+                "predictions='full_pass'; make it with predictions='train'."
             )
         self._shared = SharedSelector(selector)
         self._ahead: deque[Part] = deque()  # drawn for the loader, not observed yet

@@ -19,6 +19,7 @@ from torch import Tensor
 from d2ace.errors import RunError, UserError
 from d2ace.selectors import Selector
 
+from ._schedule import warn_of_schedule
 from ._torchvision import mend_torchvision
 from .distributed import DistributedSelector
 
@@ -50,6 +51,7 @@ class SelectionCallback(Callback):
         if not isinstance(selector, Selector | DistributedSelector):
             raise UserError(f"SelectionCallback needs a Selector, got {type(selector).__name__}.")
         self.batches = selector
+        self._fitting = True
         self.selector = selector if isinstance(selector, Selector) else selector.selector
         if self.selector.predictions == "full_pass":
             raise UserError(
@@ -59,7 +61,8 @@ class SelectionCallback(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Refuse settings under which every process would train the same rows."""
-        if stage != "fit" or trainer.world_size == 1:
+        self._fitting = stage == "fit"
+        if not self._fitting or trainer.world_size == 1:
             return
         if isinstance(self.batches, Selector):
             raise UserError(
@@ -75,6 +78,11 @@ class SelectionCallback(Callback):
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Compare the selector's schedule with the Trainer's."""
+        if not getattr(trainer, "fast_dev_run", False):
+            warn_of_schedule(self.selector, trainer.max_epochs)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Make sure that the loader, as Lightning prepared it, draws from the selector."""
         self.selector.verify(trainer.train_dataloader)
 
@@ -113,13 +121,25 @@ class SelectionCallback(Callback):
         """Leave an epoch that the module cut short."""
         self.selector.end_epoch()
 
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Refuse to resume without a selector: it would begin again where training goes on."""
+        if self._fitting and self.state_key not in checkpoint["callbacks"]:
+            raise UserError(
+                "The checkpoint holds no selector's state, so training cannot go on from it; take "
+                "one saved with SelectionCallback, or load the weights alone with "
+                "load_from_checkpoint and fit without ckpt_path."
+            )
+
     def state_dict(self) -> dict[str, Any]:
         """The selector's state; Lightning asks for it in all processes."""
         return {"selector": self.batches.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on with the batches that come after those of the checkpoint."""
-        self.batches.load_state_dict(state_dict["selector"])
+        if self._fitting:  # Lightning also loads checkpoints to test them
+            self.batches.load_state_dict(state_dict["selector"])
 
 
 def _index(batch: Any) -> Tensor:

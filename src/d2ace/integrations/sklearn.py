@@ -40,10 +40,13 @@ except ImportError as error:
         f'MultiLabelClassifier needs {error.name}; run: pip install "d2ace[bench]"'
     ) from error
 
+from ._schedule import warn_of_schedule
+
 __all__ = ["MultiLabelClassifier"]
 
 Floats = npt.NDArray[np.float64]
 _SEEDS = 2**31 - 1
+_GIVE = "give labels as a matrix [n, q] of zeros and ones, as sklearn's MultiLabelBinarizer does."
 
 
 class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -132,6 +135,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         ``sample_weight`` [n] multiplies the rows' losses; a row of weight 0 takes no part.
         """
         config = self._config()
+        _refuse_label_sets(y)
         names = [str(column) for column in y.columns] if hasattr(y, "columns") else None
         X, y = validate_data(
             self, X, y, accept_sparse="csr", multi_output=True, dtype=np.float32, y_numeric=False
@@ -168,6 +172,18 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         logits = self._logits(X)
         return logits[:, 0] if self._binary else logits
 
+    def set_params(self, **params: Any) -> MultiLabelClassifier:
+        """Set parameters; options of model and selector as whole dictionaries."""
+        for name in params:
+            options, _, option = name.partition("__")
+            if option and options in ("model_options", "selector_options"):
+                raise UserError(
+                    f"{name} cannot be set alone; give {options} as a whole, such as "
+                    f"{options}={{{option!r}: ...}}."
+                )
+        super().set_params(**params)
+        return self
+
     def __sklearn_tags__(self) -> Any:
         """Sparse input, several labels, one binary target, no more than two classes."""
         tags = super().__sklearn_tags__()
@@ -194,12 +210,12 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             model_options=self.model_options or {},
             selector_options=self.selector_options or {},
             seed=seed,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            warmup=self.warmup,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            validation=self.validation_fraction,
+            epochs=_plain(self.epochs),
+            batch_size=_plain(self.batch_size),
+            warmup=_plain(self.warmup),
+            learning_rate=_plain(self.learning_rate),
+            weight_decay=_plain(self.weight_decay),
+            validation=_plain(self.validation_fraction),
             monitor=self.monitor,
         )
 
@@ -213,8 +229,8 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         kind = type_of_target(y, input_name="y")
         if not self._binary or kind != "binary":
             raise UserError(
-                f"Only binary classification is supported. The type of the target is {kind}; give "
-                "labels as a matrix [n, q] of zeros and ones."
+                "Only binary classification is supported. The type of the target is "
+                f"{kind}; {_GIVE}"
             )
         self.classes_, codes = np.unique(y, return_inverse=True)
         return codes.astype(np.uint8)[:, None]
@@ -245,6 +261,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         devices = [fabric.device] if fabric.device.type == "cuda" else []
         with torch.random.fork_rng(devices), _progress(self.verbose, config.epochs) as show:
             training = Training(config, train, fabric, None if weight is None else weight[rows])
+            warn_of_schedule(training.shared.selector, config.epochs)
             validation = training.placed(Split(X[held_out], Y[held_out], held_out))
             best, weights, self.history_ = -math.inf, None, []
             while not training.finished:
@@ -279,6 +296,23 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         with torch.no_grad():  # how many rows come with it
             pieces = [model(x.double()).logits for x in Rows(X).chunks()]
         return torch.cat(pieces).numpy()
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy's, which searches draw, as one of Python's."""
+    return value.item() if isinstance(value, np.integer | np.floating) else value
+
+
+def _refuse_label_sets(y: Any) -> None:
+    """Rows that list their labels are not a matrix; NumPy's words for it help nobody."""
+    if sp.issparse(y) or y is None:
+        return
+    try:
+        kind = np.asarray(y)
+    except ValueError:
+        raise UserError(f"y has rows of different lengths; {_GIVE}") from None
+    if kind.dtype == object and kind.size and isinstance(kind.flat[0], list | tuple | set):
+        raise UserError(f"y has a {type(kind.flat[0]).__name__} for each row; {_GIVE}")
 
 
 def _copied(model: torch.nn.Module) -> dict[str, Tensor]:

@@ -22,6 +22,7 @@ from d2ace.indexed import IndexedDataset
 from d2ace.selectors import Selector
 from d2ace.training.files import load_tensors, save_tensors
 
+from ._schedule import warn_of_schedule
 from ._torchvision import mend_torchvision
 from .distributed import DistributedSelector
 
@@ -38,6 +39,7 @@ __all__ = ["SelectionMixin", "SelectionTrainer"]
 
 _ROWS = "d2ace_rows"
 _FILE = "selector.pt"
+_CHOOSING = {"train_sampling_strategy": "random", "group_by_length": False}  # new name, and old
 
 
 class SelectionMixin:
@@ -52,6 +54,11 @@ class SelectionMixin:
     """
 
     def __init__(self, *args: Any, selector: Selector, **options: Any) -> None:
+        if not isinstance(selector, Selector):
+            raise UserError(
+                f"SelectionTrainer needs a Selector, got {type(selector).__name__}; make one with "
+                "d2ace.D2ACE(labels, batch_size=...)."
+            )
         self.batches = _Replayed(selector)
         self.selector = selector
         self._rows: list[int] | None = None  # of the batch in training; None once it is observed
@@ -86,8 +93,12 @@ class SelectionMixin:
 
     def _check(self: Any, dataset: Any) -> None:
         args = self.args
-        if dataset is None:
-            raise UserError("SelectionTrainer needs a train_dataset to train.")
+        if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+            raise UserError(
+                "SelectionTrainer needs a train_dataset whose rows have numbers, got "
+                f"{type(dataset).__name__}; a stream has to be stored first."
+            )
+        warn_of_schedule(self.selector, None if args.max_steps > 0 else args.num_train_epochs)
         size = self._train_batch_size * args.world_size
         if size != self.selector.batch_size:
             raise UserError(
@@ -99,12 +110,13 @@ class SelectionMixin:
             raise UserError(
                 "dataloader_drop_last=True would drop rows that the selector draws; use False."
             )
-        strategy = getattr(args, "train_sampling_strategy", "random")
-        if strategy != "random" or getattr(args, "group_by_length", False):
-            raise UserError(
-                f"train_sampling_strategy={strategy!r} and a selector cannot both choose the "
-                "batches; leave it at 'random'."
-            )
+        for name, usual in _CHOOSING.items():
+            value = getattr(args, name, usual)
+            if value != usual:
+                raise UserError(
+                    f"{name}={value!r} and a selector cannot both choose the batches; leave "
+                    f"{name} at {usual!r}."
+                )
 
     # One step -------------------------------------------------------------------------------
 
@@ -137,9 +149,17 @@ class SelectionMixin:
     ) -> Any:
         """The Trainer's loss; in training, also weigh and observe the batch."""
         rows, labels = self._rows, inputs.get("labels")
-        loss, outputs = super().compute_loss(  # type: ignore[misc]
-            model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch
-        )
+        try:
+            loss, outputs = super().compute_loss(  # type: ignore[misc]
+                model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch
+            )
+        except (RuntimeError, ValueError) as problem:
+            if isinstance(labels, Tensor) and not labels.is_floating_point():
+                raise UserError(
+                    f"The loss cannot use labels of type {labels.dtype}: {problem}; multi-label "
+                    "models need floats, so make the column of labels one of 0.0 and 1.0."
+                ) from problem
+            raise
         if rows is not None:
             logits = _logits(outputs)
             weight = self.batches.loss_weight(rows)
@@ -163,8 +183,16 @@ class SelectionMixin:
     def _save_optimizer_and_scheduler(self: Any, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)  # type: ignore[misc]
         state = self.batches.state_dict()
-        if self.args.should_save:
-            save_tensors(Path(output_dir) / _FILE, state)
+        if not self.args.should_save:
+            return
+        path = Path(output_dir) / _FILE
+        try:
+            save_tensors(path, state)
+        except RunError as problem:
+            raise RunError(
+                f"{path} could not be written ({problem.__cause__}); make room or choose another "
+                "output_dir, and resume from the last whole checkpoint."
+            ) from problem
 
     def _load_optimizer_and_scheduler(self: Any, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)  # type: ignore[misc]
@@ -176,8 +204,17 @@ class SelectionMixin:
                 f"{checkpoint} has no {_FILE}, so the selector cannot go on from there; resume "
                 "from a checkpoint that SelectionTrainer saved (without save_only_model)."
             )
-        state = load_tensors(path, "a selector's state")
-        self.batches.load_state_dict(state)
+        try:
+            state = load_tensors(path, "a selector's state")
+        except RunError as problem:
+            raise RunError(
+                f"{path} is damaged: it cannot be read as a selector's state; resume from another "
+                "checkpoint that SelectionTrainer saved."
+            ) from problem
+        try:
+            self.batches.load_state_dict(state)
+        except ValueError as problem:
+            raise UserError(f"{path} does not fit this selector: {problem}") from problem
         skips = not self.args.ignore_data_skip
         self.batches.skipped = state["progress"]["position"] if skips else 0
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from d2ace.selectors import inputs
+from d2ace import inputs
 
 from .layers import batch_mean, full_precision
 

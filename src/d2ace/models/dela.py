@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from d2ace.selectors import inputs
+from d2ace import inputs
 
 from .base import ModelOutput, MultiLabelModel, trainable
 from .layers import (

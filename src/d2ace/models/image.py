@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from d2ace import inputs
 from d2ace.errors import UserError
-from d2ace.selectors import inputs
 
 from .backbones import freeze, make_backbone
 from .base import MultiLabelModel, trainable

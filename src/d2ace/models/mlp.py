@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from d2ace.selectors import inputs
+from d2ace import inputs
 
 from . import layers
 from .base import ModelOutput, MultiLabelModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from d2ace.selectors import inputs
+from d2ace import inputs
 from d2ace.words import did_you_mean
 
 from .base import MultiLabelModel

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from . import inputs
+from d2ace import inputs
+
 from .history import PredictionMoments
 from .quantised import NotebookSelector, QuantisedOptions
 

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import inputs
+from d2ace import inputs
+
 from .context import apart
 from .quantised import QuantisedOptions, QuantisedSelector
 

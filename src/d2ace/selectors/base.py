@@ -4,50 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import perf_counter
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from . import drawing, inputs, probability
+from d2ace import inputs
+
+from . import drawing, probability
 from .context import apart
 from .flat import FlatSampler
 from .history import Memory
+from .inputs import Rows, device_rows, feature_matrix, given_predictions, host_rows
 from .options import refuse_unknown
 from .progress import Progress
+from .saving import refuse_unfit, state_of
 from .staging import Staging
 from .verify import verify
-
-_STATE_KEYS = {
-    "method",
-    "preset",
-    "shape",
-    "batch_size",
-    "seed",
-    "learning_rate",
-    "progress",
-    "drawn",
-    "memory",
-    "extra",
-}
-
-
-class CommonOptions(TypedDict, total=False):
-    """Keyword options every selector takes."""
-
-    batch_size: int
-    epochs: int
-    warmup: int
-    seed: int
-    preset: str
-    replacement: bool
-    importance_weighting: bool
-    on_invalid: str
-    predictions: str
-    device: torch.device | str | None
-    dtype: torch.dtype
 
 
 class Selector(Sampler[list[int]]):
@@ -113,7 +88,7 @@ class Selector(Sampler[list[int]]):
         refuse_unknown(type(self), unknown)
         self.labels = inputs.label_matrix(labels)
         self.n, self.q = self.labels.shape
-        self.features = None if features is None else inputs.feature_matrix(features, self.n)
+        self.features = None if features is None else feature_matrix(features, self.n)
         self.batch_size = inputs.whole_number("batch_size", batch_size, 1)
         self.epochs = inputs.whole_number("epochs", epochs, 1)
         self.warmup = inputs.whole_number("warmup", warmup, 0)
@@ -232,13 +207,13 @@ class Selector(Sampler[list[int]]):
         nothing is read back: an invalid prediction is then passed over at once and reported when
         the next epoch starts.
         """
-        values, are_logits = inputs.predictions(logits, probs)
+        values, are_logits = given_predictions(logits, probs)
         home = self._staging.device if self._staging else self.device or values.device
-        rows: inputs.Rows | Tensor
+        rows: Rows | Tensor
         if self.replacement or "cpu" in (home.type, _device_type(index)):
-            rows = inputs.host_rows(index, self.n, unique=not self.replacement)
+            rows = host_rows(index, self.n, unique=not self.replacement)
         else:
-            rows = inputs.device_rows(index)
+            rows = device_rows(index)
         count = len(index)
         if values.shape != (count, self.q):
             raise ValueError(
@@ -301,49 +276,13 @@ class Selector(Sampler[list[int]]):
         before saving.
         """
         self._settle()
-        return {
-            "method": self.name,
-            "preset": self.preset,
-            "shape": [self.n, self.q],
-            "batch_size": self.batch_size,
-            "seed": self.seed,
-            "learning_rate": float(self.learning_rate),
-            "progress": self._progress.state_dict(),
-            "drawn": None if self._drawn is None else self._drawn.clone(),
-            "memory": {name: value.clone() for name, value in self.memory.state_dict().items()},
-            "extra": self.extra_state(),
-        }
+        return state_of(self)
 
     @apart
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where :meth:`state_dict` was taken; a state that does not fit is refused."""
-        missing = _STATE_KEYS - set(state) if isinstance(state, dict) else _STATE_KEYS
-        if missing:
-            raise ValueError(f"This is not a selector's state: it lacks {sorted(missing)}.")
-        mine = {
-            "method": self.name,
-            "preset": self.preset,
-            "shape": [self.n, self.q],
-            "batch_size": self.batch_size,
-        }
-        for key, value in mine.items():
-            if state[key] != value:
-                raise ValueError(
-                    f"The state was saved with {key} {state[key]!r}, but this one has {value!r}."
-                )
-        current = self.memory.state_dict()
-        for key in current.keys() | state["memory"].keys():
-            saved, own = state["memory"].get(key), current.get(key)
-            if saved is None or own is None or saved.shape != own.shape or saved.dtype != own.dtype:
-                raise ValueError(
-                    f"The state's {key!r} does not fit this selector ({_form(saved)} against "
-                    f"{_form(own)}); make it with the options the state was saved with."
-                )
+        refuse_unfit(self, state)
         drawn = state["drawn"]
-        if drawn is not None and drawn.shape != (self.n,):
-            raise ValueError(f"The state's probabilities have shape {tuple(drawn.shape)}.")
-        if state["extra"].keys() != self.extra_state().keys():
-            raise ValueError(f"The state's extra values {sorted(state['extra'])} do not fit.")
         progress = Progress(len(self))
         progress.load_state_dict(state["progress"])
         self._progress, self._staging, self._dense_labels = progress, None, None
@@ -418,8 +357,8 @@ class Selector(Sampler[list[int]]):
 
     def _rows_on(self, device: torch.device, index: Any) -> Tensor:
         if _device_type(index) != "cpu":
-            return inputs.device_rows(index).to(device)
-        rows = inputs.host_rows(index, self.n, unique=False).array
+            return device_rows(index).to(device)
+        rows = host_rows(index, self.n, unique=False).array
         return torch.from_numpy(rows.astype(np.int64)).to(device)
 
     def _is_selective(self, epoch: int) -> bool:
@@ -459,7 +398,3 @@ class Selector(Sampler[list[int]]):
 
 def _device_type(index: Any) -> str:
     return index.device.type if isinstance(index, Tensor) else "cpu"
-
-
-def _form(value: Tensor | None) -> str:
-    return "nothing" if value is None else f"{tuple(value.shape)} {value.dtype}"

@@ -9,7 +9,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from . import inputs, probability
+from d2ace import inputs
+
+from . import probability
 from .correlation import LocalCorrelation
 from .history import PredictionHistory
 from .labels import dynamic_weights, weighted_sum

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from . import inputs, probability
-from .base import CommonOptions, Selector
+from d2ace import inputs
+
+from . import probability
+from .base import Selector
 from .history import LastPrediction, binary
+from .options import CommonOptions
 from .scores import cross_entropy
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import inputs, probability
+from d2ace import inputs
+
+from . import probability
 from .history import Memory
 from .labels import imbalance_ratio, local_imbalance
 from .neighbors import is_number, nearest, neighbor_index

@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, TypedDict
+
+import torch
 
 from d2ace.words import did_you_mean
+
+
+class CommonOptions(TypedDict, total=False):
+    """Keyword options every selector takes."""
+
+    batch_size: int
+    epochs: int
+    warmup: int
+    seed: int
+    preset: str
+    replacement: bool
+    importance_weighting: bool
+    on_invalid: str
+    predictions: str
+    device: torch.device | str | None
+    dtype: torch.dtype
 
 
 def options_of(method: type[Any]) -> list[str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from . import inputs
-from .base import CommonOptions, Selector
+from d2ace import inputs
+
+from .base import Selector
+from .options import CommonOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from d2ace import inputs
 from d2ace.words import did_you_mean
 
-from . import inputs
 from .active import Active
 from .balance import Balance
 from .base import Selector

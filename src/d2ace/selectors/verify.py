@@ -53,6 +53,11 @@ def _refuse_flat(selector: Selector, batches: Any) -> None:
 def _replaced(selector: Selector, batches: Any) -> str:
     chain = _chain(batches)
     names = " over ".join(type(link).__name__ for link in chain)
+    if hasattr(batches, "observe"):
+        return (
+            f"The loader draws from another selector ({_method(batches)}); give it the one that is "
+            "told about its batches."
+        )
     if not any(_stands_for(link, selector) for link in chain):
         return (
             f"The loader draws from {names}, not from this selector; pass batch_sampler=selector "
@@ -93,6 +98,11 @@ def _chain(batches: Any) -> list[Any]:
 def _stands_for(candidate: Any, selector: Selector) -> bool:
     """Whether this is the selector, or a view that says so (flat, or one process's part)."""
     return candidate is selector or getattr(candidate, "selector", None) is selector
+
+
+def _method(batches: Any) -> str:
+    """The class of a selector, or of that behind one process's part."""
+    return type(getattr(batches, "selector", batches)).__name__
 
 
 def _length(dataset: Any) -> int | None:

@@ -1,5 +1,7 @@
 """Images with several labels each: load them, transform them, keep a frozen backbone's features.
 
+Examples
+--------
 >>> from d2ace.data.images import image_dataset, load_images, train_transform
 >>> data = load_images("voc2007", "data")  # doctest: +SKIP
 >>> train = image_dataset(data, data.rows("trainval"), train_transform(448))  # doctest: +SKIP

@@ -1,55 +1,18 @@
-"""Every number of the specification's worked examples, to its printed precision."""
+"""D2ACE: every number of the specification's worked example, to its printed precision."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
+from worked import VISITS, Y, equal, metric, visited
 
 import d2ace
-from d2ace.selectors import correlation, labels, neighbors, probability, scores
-from d2ace.selectors.balance import selective_mask
-
-X = torch.tensor([[0, 0], [0.1, 0], [1, 1], [1, 0.8]], dtype=torch.float64)
-Y = torch.tensor([[1, 0, 1], [1, 1, 0], [0, 1, 0], [0, 0, 0]])
-VISITS = torch.tensor(
-    [
-        [[0.60, 0.30, 0.40], [0.45, 0.55, 0.20], [0.30, 0.20, 0.10], [0.40, 0.50, 0.60]],
-        [[0.70, 0.20, 0.55], [0.55, 0.60, 0.25], [0.25, 0.30, 0.10], [0.35, 0.45, 0.52]],
-        [[0.80, 0.10, 0.45], [0.65, 0.40, 0.30], [0.20, 0.35, 0.05], [0.30, 0.40, 0.48]],
-    ],
-    dtype=torch.float64,
-)
-
-
-def numbers(text: str) -> list[float]:
-    return [float(word) for word in text.replace("|", " ").split()]
-
-
-def equal(value, text: str) -> None:
-    """``value`` equals the printed numbers in their order."""
-    got = np.asarray(value, dtype=float).ravel()
-    np.testing.assert_allclose(got, numbers(text), rtol=0, atol=5.01e-7)
-
-
-def visited(name: str, *, epoch: int = 11, y=Y, x=X, **options):
-    """A selector that has seen the three visits and is about to draw ``epoch``."""
-    options = {"dtype": torch.float64, "batch_size": 4, **options}
-    selector = d2ace.make_selector(name, y, x, **options)
-    for probs in VISITS:
-        selector.observe(range(4), probs=probs)
-    selector.set_epoch(epoch)
-    return selector
+from d2ace.selectors import labels, probability, scores
 
 
 @pytest.fixture
 def paper():
     return visited("d2ace", neighbors=1)
-
-
-def metric(selector, name):
-    selector._settle()
-    return selector.metric(name).clone()
 
 
 class TestPaperPreset:
@@ -324,155 +287,3 @@ class TestReferencePreset:
         equal(reference.selection_pressure(11), "8")
         equal(reference.selection_pressure(51), "3.249010")
         equal([reference.mixing(11), reference.mixing(51)], ".70 .44")
-
-
-class TestBaselines:
-    def test_active(self):
-        selector = visited("active")
-        equal(selector.weights["variance"], ".276987 .254646 .155392 .161220")
-        equal(probability.normalise(selector.weights["variance"]), "1 .816265 0 .047931")
-        equal(probability.quantisation_index(selector.weights["variance"]), "0 1 4 4")
-        equal(selector.probabilities, ".748375 .236657 .007484 .007484")
-
-    def test_active_scores_label_by_label(self):
-        printed = (
-            ".100250 .100250 .076488 | .100250 .104365 .050031 | .050031 .076488 .028874 |"
-            " .050031 .050031 .061158"
-        )
-        columns = []
-        for label in range(3):
-            selector = d2ace.Active(Y[:, [label]], dtype=torch.float64)
-            for probs in VISITS:
-                selector.observe(range(4), probs=probs[:, [label]])
-            columns.append(selector.weights["variance"])
-        equal(torch.stack(columns, dim=1), printed)
-
-    def test_recent(self):
-        selector = visited("recent")
-        equal(selector.weights["entropy"], ".918296 1.836592 0 .918296")
-        equal(probability.quantisation_index(selector.weights["entropy"]), "2 0 4 2")
-        equal(selector.probabilities, ".082645 .826446 .008264 .082645")
-
-    @pytest.mark.parametrize(
-        ("metric_name", "second", "third", "p"),
-        [
-            (
-                "dloss",
-                "575.879013 334.659564 450.785081 339.840722",
-                "458.179818 626.169439 281.657855 246.095990",
-                ".266433 .404214 .171937 .157416",
-            ),
-            (
-                "flip",
-                "950.05 950.05 .05 .05",
-                "997.502500 997.502500 .002500 950.002500",
-                ".312939 .312939 .080735 .293387",
-            ),
-        ],
-    )
-    def test_dihcl(self, metric_name, second, third, p):
-        selector = d2ace.DIHCL(Y, metric=metric_name, dtype=torch.float64, batch_size=4)
-        selector.learning_rate = 1e-3
-        selector.observe(range(4), probs=VISITS[0])
-        selector.observe(range(4), probs=VISITS[1])
-        equal(selector.weights["hardness"], second)
-        selector.observe(range(4), probs=VISITS[2])
-        equal(selector.weights["hardness"], third)
-        selector.set_epoch(11)
-        equal(selector.probabilities, p)
-
-    def test_dihcl_counts_how_likely_a_row_was(self):
-        selector = d2ace.DIHCL(Y, dtype=torch.float64, batch_size=4)
-        selector.learning_rate = 1e-3
-        for probs in VISITS:
-            selector.observe(range(4), probs=probs)
-        selector.set_epoch(11)
-        next(iter(selector))
-        selector._drawn = torch.tensor([0.2, 0.404214, 0.2, 0.195786], dtype=torch.float64)
-        probs = VISITS[2][[1]].clone()
-        probs[0, 0] *= np.exp(-0.5)  # the loss of a positive label rises by .5
-        selector.observe([1], probs=probs)
-        equal(selector.weights["hardness"][1], "325.088499")
-
-    def test_balance_mask(self):
-        keys = torch.tensor([[0.0, 0.0, 0.2], [0, 0, 0.9], [0, 0, 0.1], [0, 0, 0.5]])
-        mask = selective_mask(Y.bool(), keys)
-        equal(mask, "1 1 2 | 1 1 0 | 1 1 1 | 1 1 1")
-        loss = scores.cross_entropy(VISITS[2], Y.bool())
-        equal((mask * loss).mean(), ".509857")
-        equal(loss.mean(), ".473037")
-
-    def test_balance_sample(self):
-        selector = visited("balance", mode="sample")
-        equal(selector.weights["imbalance"], "4 2.666667 2.666667 2.666667")
-        equal(selector.probabilities, ".970874 .009709 .009709 .009709")
-
-    def test_hard_imb(self):
-        y = torch.tensor([[1, 1, 1], [1, 1, 1], [1, 0, 0], [0, 1, 0]])
-        around = neighbors.nearest(X, 2)
-        assert [set(row) for row in around.tolist()] == [{1, 3}, {0, 3}, {3, 1}, {2, 1}]
-        selector = visited("hard_imb", y=y, neighbors=2)
-        equal(selector.label_weights["imbalance"], "1 1 1.5")
-        equal(selector._imbalance, "1.5 1.5 1 1")
-        selector._settle()
-        equal(selector.memory.loss, "3.324236 2.551046 2.091514 1.926892")
-        equal(selector.weights["hardness"], "4.986355 3.826570 2.091514 1.926892")
-        equal(probability.normalise(selector.weights["hardness"]), "1 .620919 .053807 0")
-        equal(selector.probabilities, ".892857 .089286 .008929 .008929")
-
-    def test_ml_unc(self):
-        selector = visited("ml_unc")
-        selector._settle()
-        u = selector._uncertainty()
-        equal((u * 5).floor(), "2 1 2 | 2 2 2 | 1 2 0 | 2 2 2")
-        information, _ = correlation.mutual_information(u)
-        equal(information[[0, 1, 0], [1, 2, 2]], ".084950 .084950 .562335")
-        equal(selector.label_weights["uncertainty"], "1.647285 1.169899 1.647285")
-        equal(selector.weights["uncertainty"], "1.930455 2.259829 1.482526 2.236365")
-        equal(probability.normalise(selector.weights["uncertainty"]), ".576260 1 0 .969814")
-        equal(selector.probabilities, ".070115 .701150 .007012 .221723")
-
-    def test_ml_unc_reference(self):
-        selector = visited("ml_unc", preset="reference")
-        equal(selector.weights["uncertainty"], "3.9 4.5 2.7 4.5")
-
-    @pytest.mark.parametrize("name", list(d2ace.SELECTORS))
-    def test_warmup_is_uniform(self, name):
-        equal(visited(name, epoch=10).probabilities, ".25 .25 .25 .25")
-        equal(visited("random").probabilities, ".25 .25 .25 .25")
-
-
-class TestSchedules:
-    @pytest.mark.parametrize(
-        ("epochs", "warmup", "values"),
-        [
-            (100, 10, {11: 100, 12: 94.957241, 20: 62.770098, 50: 13.292158, 99: 1.053106, 100: 1}),
-            (20, 5, {6: 100, 7: 71.968567, 13: 10, 20: 1}),
-            (11, 10, {11: 100}),
-        ],
-    )
-    def test_pressure(self, epochs, warmup, values):
-        for epoch, value in values.items():
-            got = probability.decaying_pressure(100.0, epoch, warmup, epochs)
-            assert got == pytest.approx(value, abs=5e-7)
-        assert probability.decaying_pressure(100.0, epochs + 5, warmup, epochs) == 1.0
-
-    def test_mixing(self):
-        tabular = {11: 0.7, 30: 0.7, 40: 0.6, 50: 0.5, 70: 0.3, 90: 0.3}
-        for epoch, share in tabular.items():
-            got = probability.stage_mix((0.7, 0.3), (30, 70), epoch)
-            assert got == pytest.approx(share, abs=1e-12)
-        for epoch, share in {6: 0.66, 10: 0.5, 15: 0.3, 20: 0.3}.items():
-            got = probability.stage_mix((0.7, 0.3), (5, 15), epoch)
-            assert got == pytest.approx(share, abs=1e-12)
-        assert probability.stage_mix((0.7, 0.3), (30, 30), 29) == 0.7
-        assert probability.stage_mix((0.7, 0.3), (30, 30), 30) == 0.3
-
-    def test_scaled_schedule(self):
-        selector = d2ace.D2ACE(Y, epochs=20, warmup=5, scale_schedule=True)
-        assert selector.mix_epochs == (6.0, 14.0)
-        assert selector.mixing(10) == pytest.approx(0.5)
-
-    def test_loss_cap(self):
-        loss = scores.cross_entropy(torch.zeros(1, dtype=torch.float64), torch.tensor([True]))
-        equal(loss, "16.118096")

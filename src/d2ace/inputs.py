@@ -1,0 +1,156 @@
+"""What a caller hands over, checked once: numbers, choices, labels.
+
+Every refusal is one sentence that names the argument, the value and what is expected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+Labels = Any  # torch.Tensor, numpy.ndarray, scipy.sparse matrix, or nested sequences
+Features = Any
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """``value`` as an int of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be a whole number, got {value!r} ({type(value).__name__}).")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}.")
+    return int(value)
+
+
+def real_number(
+    name: str, value: Any, low: float, high: float = math.inf, *, open_low: bool = False
+) -> float:
+    """``value`` as a finite float in [low, high], or (low, high] with ``open_low``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name} must be a number, got {value!r} ({type(value).__name__}).")
+    number = float(value)
+    if not math.isfinite(number) or number > high or number < low or (open_low and number == low):
+        bracket = "(" if open_low else "["
+        bound = f"{'above' if open_low else 'at least'} {low:g}"
+        wanted = f"in {bracket}{low:g}, {high:g}]" if high < math.inf else bound
+        raise ValueError(f"{name} must be {wanted}, got {value}.")
+    return number
+
+
+def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
+    """``value`` if it is one of ``allowed``."""
+    if not isinstance(value, str) or value not in allowed:
+        words = ", ".join(repr(word) for word in allowed)
+        raise ValueError(f"{name} must be one of {words}, got {value!r}.")
+    return value
+
+
+def torch_device(value: Any) -> torch.device:
+    """``value`` as a device."""
+    try:
+        return torch.device(value)
+    except (RuntimeError, TypeError):
+        raise ValueError(
+            f"device must name a device such as 'cpu' or 'cuda:0', got {value!r}."
+        ) from None
+
+
+def pair(name: str, value: Any) -> tuple[Any, Any]:
+    """``value`` as a tuple of two."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be a pair of numbers, got {value!r}.")
+    items = tuple(value)
+    if len(items) != 2:
+        raise ValueError(f"{name} must be a pair of numbers, got {len(items)} of them: {value!r}.")
+    return items
+
+
+def as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """``value`` as an array, with the argument named where NumPy cannot make one of it."""
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError):
+        raise ValueError(f"{name} must be an array; its rows differ in length or kind.") from None
+
+
+def csr(tensor: Tensor) -> sp.csr_array:
+    """A sparse tensor of any layout."""
+    coo = tensor.to_sparse_coo().coalesce()
+    rows, columns = coo.indices().numpy()
+    return sp.csr_array((coo.values().numpy(), (rows, columns)), shape=tuple(coo.shape))
+
+
+def real_matrix(name: str, value: Any, *, empty: bool = False) -> Any:
+    """``value`` [instances, labels] as an array or scipy.sparse matrix of real numbers.
+
+    It may have no rows or no columns only if it may be ``empty``.
+    """
+    if isinstance(value, Tensor):
+        value, dense = value.detach().cpu(), value.layout == torch.strided
+        if value.dtype == torch.bfloat16 or (value.dtype == torch.float16 and not dense):
+            value = value.float()  # NumPy does not have the one, SciPy not the other
+        value = value.numpy() if dense else csr(value)
+    if not sp.issparse(value):
+        value = as_array(name, value)
+    if value.ndim != 2 or (0 in value.shape and not empty):
+        least = "" if empty else " with at least one of each"
+        raise ValueError(
+            f"{name} must be a matrix [instances, labels]{least}, got shape {tuple(value.shape)}."
+        )
+    if value.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
+    return value
+
+
+def label_matrix(labels: Labels, name: str = "labels", *, empty: bool = False) -> sp.csr_array:
+    """``labels`` as an n x q CSR matrix of ones; a sparse input never becomes dense."""
+    given = real_matrix(name, labels, empty=empty)
+    if sp.issparse(given):
+        return _ones(name, given)
+    n, q = given.shape
+    # Several times faster than SciPy's own conversion of a dense matrix.
+    cells = np.flatnonzero(_truth(name, given))
+    starts = np.searchsorted(cells, np.arange(n + 1, dtype=np.int64) * q)
+    ones = np.ones(cells.size, dtype=np.uint8)
+    return sp.csr_array((ones, cells % max(q, 1), starts), shape=(n, q))
+
+
+def label_array(labels: Labels, name: str = "labels") -> npt.NDArray[np.bool_]:
+    """``labels`` as an n x q array of booleans."""
+    given = real_matrix(name, labels)
+    if sp.issparse(given):
+        return _ones(name, given).astype(np.bool_).toarray()
+    return _truth(name, given)
+
+
+def _ones(name: str, given: Any) -> sp.csr_array:
+    matrix = sp.csr_array(given, copy=True)  # what follows works in place
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    wrong = np.flatnonzero(matrix.data != 1)
+    if wrong.size:
+        row = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
+        _refuse_label(name, row, int(matrix.indices[wrong[0]]), matrix.data[wrong[0]])
+    ones = np.ones(matrix.nnz, dtype=np.uint8)
+    return sp.csr_array((ones, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _truth(name: str, given: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    if given.dtype.kind == "b":
+        return given
+    truth: npt.NDArray[np.bool_] = given != 0
+    right = given == truth  # a NaN is equal to nothing
+    if not right.all():
+        row, column = np.unravel_index(int(right.argmin()), right.shape)
+        _refuse_label(name, int(row), int(column), given[row, column])
+    return truth
+
+
+def _refuse_label(name: str, row: int, column: int, value: Any) -> NoReturn:
+    raise ValueError(f"{name}[{row}, {column}] is {value}, but labels must be 0 or 1.")

@@ -1,0 +1,27 @@
+"""Whether a selector was made for the number of epochs that a framework will train."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+from d2ace.selectors import Random, Selector
+
+
+def warn_of_schedule(selector: Selector, epochs: float | None) -> None:
+    """Say so if no epoch would select, or if the schedule ends elsewhere than training."""
+    if isinstance(selector, Random) or epochs is None or epochs <= 0:
+        return
+    trained = math.ceil(epochs)
+    if selector.warmup >= trained:
+        warnings.warn(
+            f"Training ends with epoch {trained}, within the selector's warm-up "
+            f"(warmup={selector.warmup}), so every batch is drawn at random; lower warmup.",
+            stacklevel=3,
+        )
+    elif selector.epochs != trained:
+        warnings.warn(
+            f"The selector was made for {selector.epochs} epochs, but {trained} are trained, so "
+            f"its schedule ends elsewhere; make it with epochs={trained}.",
+            stacklevel=3,
+        )

@@ -1,0 +1,79 @@
+"""A selector's state, as tensors and plain values, and which state fits which selector."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from .base import Selector
+
+__all__ = ["refuse_unfit", "state_of"]
+
+_KEYS = {
+    "method",
+    "preset",
+    "shape",
+    "batch_size",
+    "seed",
+    "learning_rate",
+    "progress",
+    "drawn",
+    "memory",
+    "extra",
+}
+
+
+def state_of(selector: Selector) -> dict[str, Any]:
+    """Everything needed to go on; what was observed must be settled. See Selector.state_dict."""
+    drawn, memory = selector._drawn, selector.memory.state_dict()
+    return {
+        **_identity(selector),
+        "seed": selector.seed,
+        "learning_rate": float(selector.learning_rate),
+        "progress": selector._progress.state_dict(),
+        "drawn": None if drawn is None else drawn.clone(),
+        "memory": {name: value.clone() for name, value in memory.items()},
+        "extra": selector.extra_state(),
+    }
+
+
+def refuse_unfit(selector: Selector, state: Any) -> None:
+    """Raise a ValueError that says why ``state`` is not one of ``selector``; changes nothing."""
+    missing = _KEYS - set(state) if isinstance(state, dict) else _KEYS
+    if missing:
+        raise ValueError(f"This is not a selector's state: it lacks {sorted(missing)}.")
+    for key, value in _identity(selector).items():
+        if state[key] != value:
+            raise ValueError(
+                f"The state was saved with {key} {state[key]!r}, but this one has {value!r}; make "
+                "the selector as it was then."
+            )
+    current = selector.memory.state_dict()
+    for key in current.keys() | state["memory"].keys():
+        saved, own = state["memory"].get(key), current.get(key)
+        if saved is None or own is None or saved.shape != own.shape or saved.dtype != own.dtype:
+            raise ValueError(
+                f"The state's {key!r} does not fit this selector ({_form(saved)} against "
+                f"{_form(own)}); make it with the options the state was saved with."
+            )
+    drawn = state["drawn"]
+    if drawn is not None and drawn.shape != (selector.n,):
+        raise ValueError(f"The state's probabilities have shape {tuple(drawn.shape)}.")
+    if state["extra"].keys() != selector.extra_state().keys():
+        raise ValueError(f"The state's extra values {sorted(state['extra'])} do not fit.")
+
+
+def _identity(selector: Selector) -> dict[str, Any]:
+    """What state and selector must have in common."""
+    return {
+        "method": selector.name,
+        "preset": selector.preset,
+        "shape": [selector.n, selector.q],
+        "batch_size": selector.batch_size,
+    }
+
+
+def _form(value: Tensor | None) -> str:
+    return "nothing" if value is None else f"{tuple(value.shape)} {value.dtype}"
