@@ -35,6 +35,7 @@ PICTURES = {"text", "toml"}  # languages of blocks that are files, not code
 BENCHMARK = "measures speed for minutes, and needs a quiet machine"
 LAUNCHER = "starts four processes; tests/training/test_processes.py does it with two"
 DOWNLOAD = "downloads gigabytes"
+GPU = "needs VOC2007 or COCO, and a GPU; tests/images does it with fewer and smaller images"
 NOT_RUN = {
     "torchrun --nproc-per-node=4 -m d2ace train": LAUNCHER,
     "fabric run --devices 4": LAUNCHER,
@@ -42,6 +43,8 @@ NOT_RUN = {
     "python benchmarks/": BENCHMARK,
     "mkdir -p data/voc2007 && cd data/voc2007\ncurl": DOWNLOAD,
     "mkdir -p data/coco && cd data/coco\nfor part in": DOWNLOAD,
+    "d2ace train --data voc2007": GPU,
+    "d2ace train --data coco": GPU,
 }
 """Beginnings of commands that no test runs, and why."""
 
@@ -104,6 +107,8 @@ def for_images(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     words = ("dog", "sofa", "tv", "monitor", "cat")
     vectors = "\n".join(f"{word} " + " ".join(["0.5"] * 300) for word in words)
     (folder / "glove.6B.300d.txt").write_text(vectors + "\n")
+    makers.make_photos(folder / "photos", 48, 16)
+    monkeypatch.setenv("D2ACE_CACHE", str(folder / "cache"))
     return {"backbone": makers.Backbone()}
 
 
@@ -192,6 +197,8 @@ def for_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for_report(folder, monkeypatch)
     ((_, grid),) = blocks("benchmark.md", "toml")
     (folder / "mine.toml").write_text(grid)
+    ((_, grid),) = blocks("images.md", "toml")
+    (folder / "images.toml").write_text(grid)
     (folder / "my-data.arff").write_text("")
     (folder / "my_selector.py").write_text(
         "import d2ace\nclass MySelector(d2ace.Random):\n    pass\n"

@@ -37,6 +37,23 @@ def put(path: Path, content: bytes | str) -> Path:
     return path
 
 
+COLOURS = ("red", "green", "blue")
+
+
+def make_photos(root: Path, count: int, tested: int) -> Path:
+    """Images whose colours are their labels, with labels.csv; the last ones are to test on."""
+    rng = np.random.default_rng(0)
+    lines = ["image,split," + ",".join(COLOURS)]
+    for number in range(count):
+        labels = rng.integers(0, 2, 3)
+        pixels = 40 + 150 * labels + rng.integers(0, 40, (20, 28, 3))
+        put(root / f"{number:02d}.jpg", jpeg(Image.fromarray(pixels.astype(np.uint8))))
+        split = "train" if number < count - tested else "test"
+        lines.append(f"{number:02d}.jpg,{split}," + ",".join(map(str, labels)))
+    put(root / "labels.csv", "\n".join(lines) + "\n")
+    return root
+
+
 def annotation(objects: Iterable[tuple[str, int]]) -> str:
     """VOC's XML for objects given as (class, difficult)."""
     found = "".join(

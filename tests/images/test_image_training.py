@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from image_makers import first_lines_until, jpeg, picture, put
-from PIL import Image
+from image_makers import COLOURS, first_lines_until, jpeg, make_photos, picture, put
 
 import d2ace
 from d2ace.data import DataError
@@ -36,29 +35,12 @@ SMALL: dict[str, Any] = {
     "workers": 0,
 }
 BACKBONE = {"backbone": "efficientnet_lite0", "weights": "pretrained"}
-COLOURS = ("red", "green", "blue")
-
-
-def coloured(labels: np.ndarray[Any, Any], seed: int) -> Image.Image:
-    """An image whose colours are its labels."""
-    rng = np.random.default_rng(seed)
-    pixels = 40 + 150 * labels + rng.integers(0, 40, (20, 28, 3))
-    return Image.fromarray(pixels.astype(np.uint8))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """72 images in a folder of their own, 24 of them to test on."""
-    root = tmp_path_factory.mktemp("photos")
-    rng = np.random.default_rng(0)
-    lines = ["image,split," + ",".join(COLOURS)]
-    for number in range(72):
-        labels = rng.integers(0, 2, 3)
-        put(root / f"{number:02d}.jpg", jpeg(coloured(labels, number)))
-        split = "test" if number >= 48 else "train"
-        lines.append(f"{number:02d}.jpg,{split}," + ",".join(map(str, labels)))
-    put(root / "labels.csv", "\n".join(lines) + "\n")
-    return root
+    return make_photos(tmp_path_factory.mktemp("photos"), 72, 24)
 
 
 @pytest.fixture(autouse=True)
