@@ -163,7 +163,15 @@ class _Study:
 
     def _dataset(self, entry: Any) -> dict[str, Any]:
         entry = _table("datasets", entry, ["name", *SETTINGS])
-        return {**self._locate(entry.pop("name")), **self.fixed, **entry}
+        config = {**self._locate(entry.pop("name")), **self.fixed, **entry}
+        if isinstance(config.get("root"), str):
+            config["root"] = self._root(config["root"])
+        return config
+
+    def _root(self, root: str) -> str:
+        """The folder of images, beside the grid file or here."""
+        found = [place / root for place in (self.folder, Path()) if place is not None]
+        return str(next((path for path in found if path.exists()), found[-1]).resolve())
 
     def _locate(self, name: str) -> dict[str, Any]:
         """A dataset by its name in the catalogue, or a file beside the grid file or here."""

@@ -20,6 +20,7 @@ from .run import Run, Watch
 if TYPE_CHECKING:
     from d2ace.data import MultiLabelData
     from d2ace.data.images import ImageData
+    from d2ace.data.images.features import Progress
 
 __all__ = ["train", "train_config"]
 
@@ -110,8 +111,12 @@ def train_config(
     workers: int | None = None,
     tensorboard: bool = False,
     watch: Watch | None = None,
+    progress: Progress | None = None,
 ) -> RunResult:
-    """:func:`train` for a configuration; ``data`` replaces what it names."""
+    """:func:`train` for a configuration; ``data`` replaces what it names.
+
+    ``progress`` is called with the images done and all images while features are stored.
+    """
     if checkpoint_every is not None and checkpoint_every < 1:
         raise UserError(f"checkpoint_every is {checkpoint_every}; it must be 1 or more steps.")
     if threads is not None and threads < 1:
@@ -127,7 +132,7 @@ def train_config(
         folder.check()
     fabric = make_fabric(devices, accelerator, config.precision)
     started = perf_counter()
-    problem = make_problem(config, data, fabric.device, workers)
+    problem = make_problem(config, data, fabric.device, workers, progress)
     with ExitStack() as stack:
         if folder is not None:
             done = folder.finished(problem.digest, fabric.world_size)

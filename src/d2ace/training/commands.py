@@ -25,7 +25,7 @@ from .processes import first_process
 from .result import RunResult
 from .saved import load_run
 from .tuning import tuned
-from .views import Lines, LiveView
+from .views import Lines, LiveView, StoredImages
 
 __all__ = ["predict", "train"]
 
@@ -194,8 +194,15 @@ def train(
         "threads": threads,
         "workers": workers,
         "tensorboard": tensorboard,
+        "progress": StoredImages(),
     }
     console = Console(stderr=True)
+    if config.epochs <= config.warmup and config.selector != "random" and first_process():
+        print(
+            f"All {config.epochs} epochs are warm-up (warmup={config.warmup}), so "
+            f"{config.selector} draws at random; give more epochs, or less warm-up.",
+            file=sys.stderr,
+        )
     with ExitStack() as stack:
         view: Lines | LiveView = Lines(config)
         if console.is_terminal and devices == 1:

@@ -25,6 +25,7 @@ from d2ace.data.images import (
     load_images,
     train_transform,
 )
+from d2ace.data.images.features import Progress
 from d2ace.errors import UserError
 from d2ace.models import MODELS
 from d2ace.models.backbones import IDENTITY, make_backbone, pixel_statistics
@@ -37,7 +38,11 @@ __all__ = ["backbone_of", "make_image_problem", "transforms"]
 
 
 def make_image_problem(
-    config: RunConfig, data: Any, device: torch.device, workers: int | None = None
+    config: RunConfig,
+    data: Any,
+    device: torch.device,
+    workers: int | None = None,
+    progress: Progress | None = None,
 ) -> Problem:
     """Load (unless ``data`` is given), choose labels, split, and store features if asked to.
 
@@ -72,7 +77,11 @@ def make_image_problem(
         backbone, _ = backbone_of(config)
         everything = image_dataset(data, None, plain)
         features = cache_features(
-            backbone.to(device), everything, cache_dir() / "features", workers=workers
+            backbone.to(device),
+            everything,
+            cache_dir() / "features",
+            workers=workers,
+            progress=progress,
         )
         options = without_backbone(options)
 

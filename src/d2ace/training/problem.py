@@ -30,6 +30,7 @@ from .shared import Part
 
 if TYPE_CHECKING:
     from d2ace.data.images import ImageData
+    from d2ace.data.images.features import Progress
     from d2ace.models import MultiLabelModel
 
 __all__ = ["Problem", "Rows", "Split", "make_problem"]
@@ -143,6 +144,7 @@ def make_problem(
     data: MultiLabelData | ImageData | None = None,
     device: torch.device | None = None,
     workers: int | None = None,
+    progress: Progress | None = None,
 ) -> Problem:
     """Load (unless ``data`` is given), prepare, split and scale as ``config`` says.
 
@@ -153,7 +155,7 @@ def make_problem(
     if config.images:
         from .image_problem import make_image_problem
 
-        return make_image_problem(config, data, device or torch.device("cpu"), workers)
+        return make_image_problem(config, data, device or torch.device("cpu"), workers, progress)
     if data is None:
         _refuse_images(config)
         data = load(config.data, repair=config.repair)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-__all__ = ["EventFiles", "Lines", "LiveView", "together"]
+__all__ = ["EventFiles", "Lines", "LiveView", "StoredImages", "together"]
 
 
 def together(*watches: Watch | None) -> Watch:
@@ -159,6 +159,19 @@ class LiveView(_Story):
         table.add_row(METRICS[config.monitor].title, self.score(entry))
         table.add_row("selection", self.selection(entry))
         return table
+
+
+class StoredImages:
+    """A line for every tenth of the images whose features are stored before training."""
+
+    def __init__(self) -> None:
+        self._told = -1
+
+    def __call__(self, done: int, total: int) -> None:
+        """Print it when it is due."""
+        if 10 * done // total > self._told:
+            self._told = 10 * done // total
+            print(f"features of {done:,} of {total:,} images", file=sys.stderr, flush=True)
 
 
 class EventFiles:

@@ -1,0 +1,75 @@
+"""Grids over images: run, stored, reported like any other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from image_makers import make_photos
+
+GRID = """
+datasets = [{ name = "csv", root = "photos", image_size = 32, cache_features = true }]
+selectors = ["random", "d2ace"]
+seeds = [0, 1]
+epochs = 3
+warmup = 1
+batch_size = 8
+min_positives = 2
+learning_rate = 0.003
+
+[[models]]
+name = "image_mlp"
+options = { backbone = "efficientnet_lite0", freeze = "backbone", h = 16 }
+
+[[models]]
+name = "ml_gcn"
+options = { backbone = "efficientnet_lite0", freeze = "backbone", h = 16 }
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with images and a grid file, and the grid run in it."""
+    folder = tmp_path_factory.mktemp("grid")
+    make_photos(folder / "photos", 48, 16)
+    (folder / "images.toml").write_text(GRID)
+    done = d2ace(folder, "bench", "images.toml", "--jobs", "2")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def d2ace(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "d2ace", *words],
+        cwd=folder,
+        env=os.environ | {"D2ACE_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_every_run_is_made_once(place: Path) -> None:
+    again = d2ace(place, "bench", "images.toml", "--dry-run", "--json")
+    assert again.returncode == 0, again.stderr
+    told = json.loads(again.stdout)
+    assert [run["status"] for run in told["runs"]] == ["finished"] * 8
+    assert len(list((place / "cache" / "features").glob("*/maps.npy"))) == 1
+
+
+def test_the_report_shows_them(place: Path) -> None:
+    done = d2ace(place, "report", "runs.db", "-o", "report")
+    assert done.returncode == 0, done.stderr
+    page = (place / "report" / "index.html").read_text(encoding="utf-8")
+    for words in ("photos", "mAP", "ML-GCN (frozen efficientnet_lite0, h=16)", "D2ACE"):
+        assert words in page, words
+
+
+def test_a_dataset_of_images_needs_a_model_for_images(place: Path) -> None:
+    wrong = d2ace(place, "bench", "--datasets", "csv", "--models", "mlp", "--set", "root=photos")
+    assert wrong.returncode == 2
+    assert "photos', but mlp is a model for tables" in wrong.stderr
