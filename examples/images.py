@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 import d2ace
 from d2ace.data.images import evaluation_transform, image_dataset, load_images, train_transform
@@ -34,19 +34,6 @@ def paint(folder: Path, count: int) -> None:
     (folder / "labels.csv").write_text("\n".join(lines), encoding="utf-8")
 
 
-class Numbered(Dataset):
-    """Items with their number, which is what a selector knows them by."""
-
-    def __init__(self, items) -> None:
-        self.items = items
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, index):
-        return (index, *self.items[index])
-
-
 def main(folder: Path, epochs: int) -> None:
     data = load_images("csv", folder)
     train = image_dataset(data, data.rows("train"), train_transform(32))
@@ -64,7 +51,7 @@ def main(folder: Path, epochs: int) -> None:
         warmup=1,
         mix_epochs=(1, 4),
     )
-    loader = DataLoader(Numbered(train), batch_sampler=selector, num_workers=2)
+    loader = DataLoader(d2ace.IndexedDataset(train), batch_sampler=selector, num_workers=2)
 
     for epoch in range(1, epochs + 1):
         train.set_epoch(epoch)  # other crops

@@ -1,7 +1,8 @@
-"""Make the reproduction's tables and figures from its results.
+"""Make the tables and figures of a study from its results.
 
     python docs/reproduction/build.py --db runs.db   # add the runs of a store first
     python docs/reproduction/build.py                # from results.csv alone
+    python docs/reproduction/build.py --folder docs/images --db images.db
 
 `results.csv` has a row for each run and `curves.csv.gz` the curves of all runs; `tables.md` and
 `figures/` are made from these two and from nothing else. The grids that made the runs are packaged:
@@ -23,25 +24,27 @@ from d2ace.benchmark.store import Store
 from d2ace.benchmark.tables import Cell, Table
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results.csv"
+TITLES = {"reproduction": "the reproduction", "images": "the experiment on images"}
 DRAWN = ("scores", "ranks", "convergence", "time", "ablation", "sweeps", "cases")
 """Sections whose figures are kept; all others are one `d2ace report` away."""
 
 
-def report() -> Report:
-    """Everything `d2ace report` shows, from the results alone."""
+def report(place: Path = HERE) -> Report:
+    """Everything `d2ace report` shows, from the results in the folder alone."""
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "runs.db") as store:
-        store.import_(RESULTS)
+        store.import_(place / "results.csv")
         return sections.build(store, collect(store), published.load(None))
 
 
-def markdown(everything: Report) -> str:
+def markdown(everything: Report, place: Path = HERE) -> str:
     """The page of tables."""
+    option = "" if place == HERE else f" --folder docs/{place.name}"
+    words = "[README](README.md)" if place == HERE else f"[the guide](../{place.name}.md)"
     lines = [
-        "# Tables of the reproduction",
+        f"# Tables of {TITLES[place.name]}",
         "",
-        "Made by `python docs/reproduction/build.py` from `results.csv`; words are in "
-        "[README](README.md).",
+        f"Made by `python docs/reproduction/build.py{option}` from `results.csv`; words are in "
+        f"{words}.",
         "",
         f"**{everything.headline}** {everything.lead}",
         "",
@@ -87,9 +90,9 @@ def _cell(cell: Cell) -> str:
     return "<br>".join(part.replace("|", "\\|") for part in parts if part)
 
 
-def draw(everything: Report) -> None:
+def draw(everything: Report, place: Path) -> None:
     """Write the figures."""
-    folder = HERE / "figures"
+    folder = place / "figures"
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.svg"):
         old.unlink()
@@ -103,15 +106,18 @@ def draw(everything: Report) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--db", type=Path, help="a store whose runs are added to results.csv")
+    parser.add_argument("--folder", type=Path, default=HERE, help="where results.csv is")
     arguments = parser.parse_args()
+    place = arguments.folder.resolve()
+    results = place / "results.csv"
     if arguments.db is not None:
         with Store(arguments.db, create=False) as store:
-            if RESULTS.exists():
-                store.import_(RESULTS)
-            store.export(RESULTS)
-    everything = report()
-    (HERE / "tables.md").write_text(markdown(everything), encoding="utf-8")
-    draw(everything)
+            if results.exists():
+                store.import_(results)
+            store.export(results)
+    everything = report(place)
+    (place / "tables.md").write_text(markdown(everything, place), encoding="utf-8")
+    draw(everything, place)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every number of the reproduction's pages comes from its results."""
+"""Every number on the pages of our studies comes from their results."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from types import ModuleType
 
 import pytest
 
-PLACE = Path(__file__).resolve().parents[2] / "docs" / "reproduction"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+WORDS = {"reproduction": DOCS / "reproduction" / "README.md", "images": DOCS / "images.md"}
+by_study = pytest.mark.parametrize("place", [DOCS / name for name in WORDS], ids=list(WORDS))
 NUMBER = re.compile(r"(?<![\w.])\d\.\d{3,}")
 
 
 @pytest.fixture(scope="module")
 def build() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reproduction_build", PLACE / "build.py")
+    spec = importlib.util.spec_from_file_location(
+        "reproduction_build", DOCS / "reproduction" / "build.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -24,25 +28,29 @@ def build() -> ModuleType:
     return module
 
 
-def test_tables_are_those_of_the_results(build: ModuleType) -> None:
-    made = build.markdown(build.report())
-    assert (PLACE / "tables.md").read_text(encoding="utf-8") == made
+@by_study
+def test_tables_are_those_of_the_results(build: ModuleType, place: Path) -> None:
+    made = build.markdown(build.report(place), place)
+    assert (place / "tables.md").read_text(encoding="utf-8") == made
 
 
-def test_figures_are_there(build: ModuleType) -> None:
-    wanted = set(re.findall(r"\]\(figures/([\w-]+\.svg)\)", (PLACE / "tables.md").read_text()))
-    assert wanted == {path.name for path in (PLACE / "figures").glob("*.svg")}
+@by_study
+def test_figures_are_there(place: Path) -> None:
+    wanted = set(re.findall(r"\]\(figures/([\w-]+\.svg)\)", (place / "tables.md").read_text()))
+    assert wanted == {path.name for path in (place / "figures").glob("*.svg")}
 
 
-def test_numbers_in_the_words_stand_in_the_tables() -> None:
+@by_study
+def test_numbers_in_the_words_stand_in_the_tables(place: Path) -> None:
     """Scores are written with four digits, in words as in tables."""
-    tables = set(NUMBER.findall((PLACE / "tables.md").read_text(encoding="utf-8")))
-    words = (PLACE / "README.md").read_text(encoding="utf-8")
+    tables = set(NUMBER.findall((place / "tables.md").read_text(encoding="utf-8")))
+    words = WORDS[place.name].read_text(encoding="utf-8")
     assert set(NUMBER.findall(words)) <= tables
 
 
-def test_no_run_is_there_twice() -> None:
-    with (PLACE / "results.csv").open(newline="", encoding="utf-8") as file:
+@by_study
+def test_no_run_is_there_twice(place: Path) -> None:
+    with (place / "results.csv").open(newline="", encoding="utf-8") as file:
         keys = [row["key"] for row in csv.DictReader(file)]
     assert keys
     assert len(set(keys)) == len(keys)
