@@ -98,7 +98,7 @@ def test_ablate_and_sweep_plan_their_studies():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("bench",), r"name a grid \(paper-tabular, quick, "),
+        (("bench",), r"name a grid \(corel5k-images, paper-tabular, quick, "),
         (("bench", "quik"), "did you mean 'quick'"),
         (("bench", *SMALL, "--set", "epoch=3"), "the options: unknown key 'epoch'"),
         (("bench", *SMALL, "--set", "epochs"), "--set takes key=value, got 'epochs'"),

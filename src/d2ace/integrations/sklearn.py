@@ -24,6 +24,7 @@ from torch import Tensor
 from d2ace.data import validation_split
 from d2ace.errors import RunError, UserError
 from d2ace.evaluation import METRICS, evaluate
+from d2ace.models import MODELS
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -31,7 +32,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-    from d2ace.training.config import RunConfig
+    from d2ace.training.config import IMAGE_MODELS, RunConfig
     from d2ace.training.problem import Rows, Split
     from d2ace.training.processes import make_fabric
     from d2ace.training.steps import Training
@@ -200,6 +201,11 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         patience = self.n_iter_no_change
         if not isinstance(patience, int | np.integer) or patience < 1:
             raise UserError(f"n_iter_no_change is {patience!r}; it must be 1 or more epochs.")
+        if self.model in IMAGE_MODELS:
+            raise UserError(
+                f"model is {self.model!r}, which reads images, but a classifier is given tables; "
+                f"choose from {', '.join(name for name in MODELS if name not in IMAGE_MODELS)}."
+            )
         given = self.random_state
         whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
         seed = int(given) if whole else int(check_random_state(given).randint(_SEEDS))
