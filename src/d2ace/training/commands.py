@@ -133,13 +133,16 @@ def train(
     freeze: Annotated[
         str | None,
         typer.Option(
-            help="What of the backbone is not trained: none, early or backbone.",
+            help="What of the backbone is not trained: none, early or backbone (none; hst: early).",
             rich_help_panel=_IMAGES,
         ),
     ] = None,
     label_vectors: Annotated[
         str | None,
-        typer.Option(help="GloVe or CSV file with vectors of the labels.", rich_help_panel=_IMAGES),
+        typer.Option(
+            help="GloVe or CSV file with vectors of the labels (random ones).",
+            rich_help_panel=_IMAGES,
+        ),
     ] = None,
     cache_features: Annotated[
         bool,
@@ -154,7 +157,11 @@ def train(
         str, typer.Option(help="Broken images: error or skip.", rich_help_panel=_IMAGES)
     ] = _DEFAULTS.on_broken,
     workers: Annotated[
-        int | None, typer.Option(help="Processes that read images.", rich_help_panel=_IMAGES)
+        int | None,
+        typer.Option(
+            help="Processes that read images, of each device (one per processor, up to 8).",
+            rich_help_panel=_IMAGES,
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints, weights and the result.")
@@ -225,7 +232,10 @@ def predict(
     run: Annotated[Path, typer.Argument(help="The out folder of a finished run.")],
     data: Annotated[
         str,
-        typer.Argument(help="Name of a dataset, or a data file, with new rows; or images."),
+        typer.Argument(
+            help="Name of a dataset, or a data file, with new rows; for a run on images a folder "
+            "or .zip of images, or an image."
+        ),
     ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="CSV file (default: standard output).")
@@ -236,9 +246,9 @@ def predict(
     if saved.model.input == "image":
         from .saved_images import find_images
 
-        files = find_images(data)
-        first, names = "image", [str(file) for file in files]
-        probabilities = saved.predict_proba(files)
+        images = find_images(data)
+        first, names = "image", [images.place(row) for row in range(images.n)]
+        probabilities = saved.predict_proba(images)
     else:
         probabilities = saved.predict_proba(load(data).X)
         first, names = "row", [str(number) for number in range(len(probabilities))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
-from d2ace.data import folds, validation_split
+from d2ace.data import DataWarning, folds, validation_split
 from d2ace.data.cache import cache_dir
 from d2ace.data.images import (
     KINDS,
@@ -71,7 +72,7 @@ def make_image_problem(
     workers = _workers(workers)
     options = dict(config.model_options)
     if isinstance(options.get("label_vectors"), str) and options["label_vectors"] != "random":
-        options["label_vectors"] = label_vectors(data.label_names, options["label_vectors"]).Z
+        options["label_vectors"] = _vectors(data, options["label_vectors"])
     augmented, plain = transforms(config)
     if config.cache_features:
         backbone, _ = backbone_of(config)
@@ -132,9 +133,11 @@ def backbone_of(config: RunConfig) -> tuple[nn.Module, int]:
 
 def backbone_option(config: RunConfig, name: str) -> str:
     """What the model's options, or its preset, say about the backbone."""
-    options = config.model_options
-    preset = MODELS[config.model].presets[options.get("preset", "paper")]
-    return str(options.get(name, preset[name]))
+    options, presets = config.model_options, MODELS[config.model].presets
+    given = options.get(name)
+    # A preset that does not exist is refused where the model is made.
+    usual = presets.get(str(options.get("preset", "paper")), presets["paper"])
+    return str(usual[name] if given is None else given)
 
 
 def without_backbone(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,6 +161,11 @@ def _chosen(config: RunConfig, data: ImageData) -> tuple[ImageData, Ints, Ints, 
                 f"{data.name} has no test split beside one to train on (it has "
                 f"{', '.join(names)}); use folds=5 to test on a fifth of the images."
             )
+        if len(own) > 1:  # or all but one of them would be trained on
+            raise UserError(
+                f"{data.name} has several splits to test on ({', '.join(own)}); leave all but one "
+                "out, or give them one name."
+            )
         test = data.rows(own[0])
         fold = np.setdiff1d(np.arange(data.n), test)
         data = _with_frequent_labels(data, fold, config.min_positives)
@@ -175,6 +183,11 @@ def _chosen(config: RunConfig, data: ImageData) -> tuple[ImageData, Ints, Ints, 
                 f"The {len(fold)} images of {data.name} to train on leave no {part} images; use "
                 "another validation share or more images."
             )
+    if not len(test):
+        raise UserError(
+            f"{data.name} has no images left to test on; keep those without labels, mend broken "
+            "ones, or use folds=5."
+        )
     return data, np.asarray(train), np.asarray(validation), np.asarray(test)
 
 
@@ -183,6 +196,20 @@ def _with_frequent_labels(data: ImageData, rows: Ints, least: int) -> ImageData:
     if not frequent.size:
         raise UserError(f"No label of {data.name} has {least} images or more; lower min_positives.")
     return data.with_labels(frequent)
+
+
+def _vectors(data: ImageData, path: str) -> Any:
+    """Label vectors of a file; that some labels are not in it is said."""
+    vectors = label_vectors(data.label_names, path)
+    if vectors.invented:
+        shown = ", ".join(vectors.invented[:3]) + ", ..." * (len(vectors.invented) > 3)
+        warnings.warn(
+            f"{len(vectors.invented)} of {data.q} labels are not in {path} and have random "
+            f"vectors: {shown}",
+            DataWarning,
+            stacklevel=2,
+        )
+    return vectors.Z
 
 
 def _workers(wanted: int | None) -> int:

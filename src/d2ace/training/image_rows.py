@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
@@ -80,7 +81,16 @@ class ImageRows(Rows):
 
     def _loaded(self, dataset: ImageDataset, workers: int, **how: Any) -> Iterator[Tensor]:
         pinned = self._device.type == "cuda"
-        loader = DataLoader(dataset, num_workers=workers, pin_memory=pinned, **how)
+        # A process of several was spawned, and so would be its workers, which then import torch
+        # anew for every pass.
+        context = "fork" if workers and sys.platform == "linux" else None
+        loader = DataLoader(
+            dataset,
+            num_workers=workers,
+            pin_memory=pinned,
+            multiprocessing_context=context,
+            **how,
+        )
         try:
             for x, _ in loader:
                 yield x.to(self._device, self._dtype, non_blocking=True)

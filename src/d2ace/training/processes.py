@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.multiprocessing.spawn import ProcessRaisedException
 
+from d2ace.data.container import DataError, UnknownDataError
 from d2ace.errors import RunError, UserError
 
 from .interruption import RunInterrupted
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ACCELERATORS", "any_process", "first_process", "launch", "make_fabric"]
 
-_TOLD: tuple[type[Exception], ...] = (RunError, UserError)
+_TOLD: tuple[type[Exception], ...] = (RunError, UserError, DataError, UnknownDataError)
 ACCELERATORS = ("auto", "cpu", "cuda", "mps")
 
 

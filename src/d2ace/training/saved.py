@@ -41,6 +41,8 @@ class SavedRun:
                 "selector_source": None,
             }
             self._restore(RunConfig.from_dict(self.result.config | forgotten), saved)
+        except RunError:  # has a sentence of its own, as about a backbone's weights that are gone
+            raise
         except (KeyError, TypeError, ValueError, RuntimeError) as problem:
             raise RunError(
                 f"{path / 'best.pt'} does not fit this version ({problem}); train the run again."

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from d2ace.data.images import ImageData, image_dataset
 from d2ace.data.images.tree import IMAGE_SUFFIXES, Tree
-from d2ace.errors import UserError
+from d2ace.errors import RunError, UserError
 
 from .config import RunConfig
 from .image_problem import backbone_of, transforms, without_backbone
@@ -32,7 +32,12 @@ class SavedImageRun(SavedRun):
         if not config.cache_features:
             self.model = rebuilt(config.model, config.model_options, 3, saved)
             return
-        backbone, channels = backbone_of(config)
+        try:
+            backbone, channels = backbone_of(config)
+        except UserError as problem:
+            raise RunError(
+                f"The run stored features of a backbone that is needed again: {problem}"
+            ) from problem
         options = without_backbone(config.model_options)
         self.model = rebuilt(config.model, options, channels, saved)
         self.model.backbone = backbone.eval()
@@ -55,30 +60,53 @@ class SavedImageRun(SavedRun):
         yield from (x for x, _ in loader)
 
 
-def find_images(place: str | Path) -> list[Path]:
-    """The image files in a folder and all folders in it, or the one image file."""
+def find_images(place: str | Path) -> ImageData:
+    """The images in a folder or ``.zip`` and all folders in it, or the one image file."""
     path = Path(place)
-    if path.is_file():
-        return [path]
-    found = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in IMAGE_SUFFIXES]
-    if not found:
-        raise UserError(f"{path} holds no images; name a folder with images, or an image.")
-    return found
+    if not path.exists():
+        raise UserError(f"There is no {path}; name a folder or .zip with images, or an image.")
+    if path.is_file() and path.suffix.lower() != ".zip":
+        return _unlabelled(Tree(path.parent), [path.name])
+    tree = Tree(path)
+    files = sorted(_below(tree, ""))
+    if not files:
+        raise UserError(f"{path} holds no images; name a folder or .zip with images, or an image.")
+    return _unlabelled(tree, files)
 
 
-def _listed(paths: Sequence[str | Path]) -> ImageData:
+def _below(tree: Tree, folder: str) -> Iterator[str]:
+    """Names of all image files in a folder and the folders in it."""
+    prefix = f"{folder}/" if folder else ""
+    for name in tree.names(folder):
+        if name.lower().endswith(IMAGE_SUFFIXES):
+            yield prefix + name
+    for inner in tree.folders(folder):
+        yield from _below(tree, prefix + inner)
+
+
+def _listed(paths: Any) -> ImageData:
     """Files without labels as a dataset."""
     if isinstance(paths, str | Path):
         paths = [paths]
-    files = [Path(path).resolve() for path in paths]
+    try:
+        files = [Path(path).resolve() for path in paths]
+    except TypeError:
+        raise UserError(
+            f"Images to predict are ImageData, paths of files, or a tensor [n, 3, H, W] of "
+            f"transformed pixels, not {type(paths).__name__} of something else."
+        ) from None
     for file in files:
         if not file.is_file():
             raise UserError(f"There is no image {file}.")
     root = Path(files[0].anchor) if files else Path()
+    return _unlabelled(Tree(root), [file.relative_to(root).as_posix() for file in files])
+
+
+def _unlabelled(tree: Tree, files: Sequence[str]) -> ImageData:
     return ImageData(
         name="images",
-        tree=Tree(root),
-        files=tuple(file.relative_to(root).as_posix() for file in files),
+        tree=tree,
+        files=tuple(files),
         Y=sp.csr_matrix((len(files), 1), dtype=np.uint8),
         label_names=("",),
         split_names=("all",),

@@ -181,6 +181,7 @@ class Training:
         """Exchange what the epoch's processes observed; the mean loss over the drawn rows."""
         with self.clock.part("observe"):
             self._told(self.shared.share)
+            self._agree()
             if self.shared.selector.predictions == "full_pass":
                 self._told(self._observe_all)
         if self.fabric.world_size > 1:
@@ -189,6 +190,16 @@ class Training:
         if not math.isfinite(train_loss):
             raise self._diverged()
         return train_loss
+
+    def _agree(self) -> None:
+        """Give all processes the running statistics of the first.
+
+        Each has counted its own part of the last batch; selectors that were told predictions made
+        with those would draw different batches from then on.
+        """
+        if self.fabric.world_size > 1:
+            for buffer in self.model.buffers():
+                torch.distributed.broadcast(buffer, src=0)
 
     def next_epoch(self) -> None:
         """Stand at the start of the next epoch."""

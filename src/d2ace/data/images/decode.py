@@ -50,8 +50,8 @@ def decode(content: bytes, place: str) -> Image:
         unknown = isinstance(error, UnidentifiedImageError)
         reason = "no known format" if unknown else str(error) or type(error).__name__
         raise DataError(
-            f"{place}: is a broken image ({reason}); copy it again, or leave such images out with "
-            'on_broken="skip"'
+            f"{place}: is a broken image ({reason}); copy it again, or leave it out (a dataset "
+            'leaves such images out with on_broken="skip")'
         ) from None
 
 
