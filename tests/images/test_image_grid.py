@@ -72,4 +72,24 @@ def test_the_report_shows_them(place: Path) -> None:
 def test_a_dataset_of_images_needs_a_model_for_images(place: Path) -> None:
     wrong = d2ace(place, "bench", "--datasets", "csv", "--models", "mlp", "--set", "root=photos")
     assert wrong.returncode == 2
-    assert "photos', but mlp is a model for tables" in wrong.stderr
+    assert "csv is images, but mlp is a model for tables" in wrong.stderr
+
+
+def test_images_that_change_are_new_work(place: Path) -> None:
+    """Moved, they are the same; with another label they are not."""
+    moved = place / "moved"
+    moved.mkdir()
+    (place / "photos").rename(moved / "photos")
+    (moved / "images.toml").write_text(GRID)
+
+    def pending() -> int:
+        told = d2ace(moved, "bench", "images.toml", "--db", "../runs.db", "--dry-run", "--json")
+        assert told.returncode == 0, told.stderr
+        return int(json.loads(told.stdout)["pending"])
+
+    assert pending() == 0
+    labels = moved / "photos" / "labels.csv"
+    first, row, *rest = labels.read_text().splitlines()
+    changed = row[:-1] + ("0" if row.endswith("1") else "1")
+    labels.write_text("\n".join([first, changed, *rest]) + "\n")
+    assert pending() == 8

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from d2ace.data.images.load import KINDS
+from d2ace.data.images.tree import Tree
 from d2ace.data.labels import label_file
 from d2ace.errors import UserError
 from d2ace.models import MODELS, make_model
@@ -79,12 +81,29 @@ def data_checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
+def images_checksum(kind: str, root: str) -> str:
+    """SHA-256 of names, sizes and labels of the images in a folder; no pixel is read."""
+    data = KINDS[kind](Tree(root), None)
+    digest = hashlib.sha256()
+    for row, file in enumerate(data.files):
+        labels = data.Y.indices[data.Y.indptr[row] : data.Y.indptr[row + 1]].tolist()
+        size = data.tree.stamp(file)[0]
+        digest.update(f"{file}\0{size}\0{data.splits[row]}\0{labels}\n".encode())
+    digest.update("\n".join([*data.split_names, "", *data.label_names]).encode())
+    return digest.hexdigest()
+
+
 def check_unchanged(config: Mapping[str, Any]) -> None:
     """Refuse a data file that is no longer what it was when the run was described."""
     described = config.get("data_source")
     if described is None:
         return
-    now = data_checksum(Path(config["data"]))
+    images = config["data"] in KINDS
+    now = (
+        images_checksum(config["data"], config["root"])
+        if images
+        else data_checksum(Path(config["data"]))
+    )
     if now != described:
         raise UserError(
             f"{config['data']} has changed since this run was described (its checksum was "

@@ -35,6 +35,7 @@ CURVE = (
 )
 ENVIRONMENT = ("d2ace", "torch", "numpy", "python", "threads")
 SPLITS = ("validation", "test")
+WORDS = ("name", "digest")  # what a run knows of its dataset beside sizes
 SETTINGS = ("fold", "folds", "seed", "epochs")
 
 
@@ -83,8 +84,9 @@ def _row(runs: list[StoredRun]) -> dict[str, Any]:
         row[f"undefined_{name}"] = value
     row |= {f"seconds_{name}": value for name, value in result.get("seconds", {}).items()}
     row["cpu_seconds"] = result.get("cpu_seconds")
-    sizes = {key: size for key, size in result.get("dataset", {}).items() if key != "name"}
+    sizes = {key: size for key, size in result.get("dataset", {}).items() if key not in WORDS}
     row |= {f"size_{name}": size for name, size in sizes.items()}
+    row["digest"] = result.get("dataset", {}).get("digest")
     environment = result.get("environment", {})
     row |= {f"version_{name}": environment.get(name) for name in ENVIRONMENT}
     row["finished_at"] = run.finished_at
@@ -188,13 +190,16 @@ def _result(
         epoch | {"validation": {monitored: epoch["validation"]}}
         for epoch in curves.get(row["key"], [])
     ]
+    dataset = {"name": spec.config["data"], **numbers("size_")}
+    if row.get("digest"):
+        dataset["digest"] = row["digest"]
     environment = texts("version_")
     environment["threads"] = _number(environment["threads"] or "")
     return {
         "format": 1,
         "config": spec.config,
         "environment": environment,
-        "dataset": {"name": spec.config["data"], **numbers("size_")},
+        "dataset": dataset,
         "best_epoch": _number(row["best_epoch"]),
         **{split: numbers(f"{split}_") for split in SPLITS},
         "undefined": numbers("undefined_"),

@@ -16,12 +16,13 @@ from typing import Any
 
 from d2ace.data import DataError, catalogue
 from d2ace.data.images.load import KINDS as KINDS_OF_IMAGES
+from d2ace.data.images.load import PLACES
 from d2ace.errors import UserError
 from d2ace.models import MODELS
 from d2ace.selectors import SELECTORS
 from d2ace.words import did_you_mean
 
-from .checks import check_model, check_selector, check_settings, data_checksum
+from .checks import check_model, check_selector, check_settings, data_checksum, images_checksum
 from .specs import DEFAULTS, RunSpec, complete, method_name
 from .studies import Method, ablation, sweep
 
@@ -140,6 +141,7 @@ class _Study:
             for dataset in self.datasets:
                 for model in self.models:
                     whole = complete({**dataset, **model})
+                    _refuse_mismatch(whole)
                     for fold in self.run_folds or range(whole["folds"]):
                         for label, selector in self.methods:
                             which = {"fold": fold, "seed": seed}
@@ -166,6 +168,8 @@ class _Study:
         config = {**self._locate(entry.pop("name")), **self.fixed, **entry}
         if isinstance(config.get("root"), str):
             config["root"] = self._root(config["root"])
+            if config["data"] in KINDS_OF_IMAGES and config["data"] not in PLACES:
+                config["data_source"] = images_checksum(config["data"], config["root"])
         return config
 
     def _root(self, root: str) -> str:
@@ -209,6 +213,15 @@ class _Study:
     def _selector(self, entry: Any) -> Method:
         entry = _table("selectors", entry, ["name", "label", "options"])
         return Method(entry["name"], entry.get("options", {}), entry.get("label"))
+
+
+def _refuse_mismatch(config: Mapping[str, Any]) -> None:
+    """Models for images are given images, and models for tables tables."""
+    data, model = config["data"], config["model"]
+    images = data in KINDS_OF_IMAGES
+    if images != (MODELS[model].input == "image"):
+        is_, wants = ("images", "tables") if images else ("a table", "images")
+        raise UserError(f"{data} is {is_}, but {model} is a model for {wants}")
 
 
 def _entries(axis: str, table: Mapping[str, Any]) -> list[Any]:

@@ -143,8 +143,8 @@ def work_of(config: Mapping[str, Any]) -> dict[str, Any]:
     }
     work["selector_options"] = _effective(config)
     work["model_options"] = _without_default_preset(config["model_options"])
-    if config["data"] in PLACES:
-        work.pop("root", None)  # a known dataset is the same wherever it lies
+    if config["data"] in PLACES or config.get("data_source"):
+        work.pop("root", None)  # what is known by name or content is the same wherever it lies
     if config["selector_source"]:
         path, _, name = config["selector"].rpartition(":")
         work["selector"] = f"{Path(path).name}:{name}"
