@@ -197,6 +197,7 @@ def for_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for_report(folder, monkeypatch)
     ((_, grid),) = blocks("benchmark.md", "toml")
     (folder / "mine.toml").write_text(grid)
+    shutil.copy(folder / "runs.db", folder / "images.db")
     ((_, grid),) = blocks("images.md", "toml")
     (folder / "images.toml").write_text(grid)
     (folder / "my-data.arff").write_text("")
