@@ -5,6 +5,8 @@ torchrun --nproc-per-node=2 examples/two_processes.py
 
 from __future__ import annotations
 
+import sys
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -46,7 +48,9 @@ def main() -> None:
     same = [torch.empty_like(P) for _ in range(dist.get_world_size())]
     dist.all_gather(same, P)
     agree = all(torch.equal(P, other) for other in same)
-    print(f"process {dist.get_rank()} trained {rows} rows an epoch; P agree: {agree}", flush=True)
+    said = f"process {dist.get_rank()} trained {rows} rows an epoch; P agree: {agree}"
+    sys.stdout.write(f"{said}\n")  # in one piece, as the processes share a terminal
+    dist.barrier()  # nobody leaves while another still talks to it
     dist.destroy_process_group()
 
 
