@@ -138,6 +138,23 @@ def test_an_image_that_is_drawn_twice_is_seen_in_two_ways(folder: Path) -> None:
     assert not torch.equal(data[0, 5][0], data[0, 6][0])
 
 
+def test_draws_of_an_epoch_differ_and_do_not_depend_on_where_it_was_resumed(folder: Path) -> None:
+    from d2ace.training.image_rows import ImageRows
+    from d2ace.training.shared import Part
+
+    data = image_dataset(load_images("csv", folder), None, train_transform(32), seed=1)
+    rows = ImageRows(data, data, workers=0)
+    parts = [Part([3, 3], 0, 2, 1.0)] * 3
+    drawn = [x for _, x in rows.batches(parts, epoch=2, first=0, ahead=False)]
+    views = torch.cat(drawn)
+    assert len({tuple(view.flatten().tolist()) for view in views}) > 3
+    resumed = [x for _, x in rows.batches(parts[1:], epoch=2, first=1, ahead=False)]
+    assert all(torch.equal(one, two) for one, two in zip(drawn[1:], resumed, strict=True))
+    second = Part([3, 3], 1, 2, 1.0)  # of two processes
+    ((_, own),) = rows.batches([second], epoch=2, first=0, ahead=False)
+    assert torch.equal(own[0], drawn[0][1])
+
+
 def test_neighbours_are_those_of_pooled_features(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

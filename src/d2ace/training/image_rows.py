@@ -24,7 +24,19 @@ from .shared import Part
 __all__ = ["FeatureRows", "ImageRows"]
 
 
-class ImageRows(Rows):
+class _Placed(Rows):
+    """Rows that are read when they are asked for, and only then put on the device."""
+
+    def __init__(self) -> None:
+        self._device, self._dtype = torch.device("cpu"), torch.float32
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Rows:
+        """Give rows on ``device`` and of ``dtype`` from now on."""
+        self._device, self._dtype = device, dtype
+        return self
+
+
+class ImageRows(_Placed):
     """Rows that are image files; ``workers`` processes read and transform them.
 
     ``trained`` has the transform that draws at random, ``plain`` the one for evaluation.
@@ -33,8 +45,8 @@ class ImageRows(Rows):
     at_once: ClassVar[int] = 64
 
     def __init__(self, trained: ImageDataset, plain: ImageDataset, workers: int) -> None:
+        super().__init__()
         self._trained, self._plain, self._workers = trained, plain, workers
-        self._device, self._dtype = torch.device("cpu"), torch.float32
 
     def __len__(self) -> int:
         return len(self._plain)
@@ -43,11 +55,6 @@ class ImageRows(Rows):
     def shape(self) -> tuple[int, int]:
         """Images, and channels of one."""
         return len(self), 3
-
-    def to(self, device: torch.device, dtype: torch.dtype) -> ImageRows:
-        """Give images on ``device`` and of ``dtype`` from now on."""
-        self._device, self._dtype = device, dtype
-        return self
 
     def batches(
         self, parts: Iterable[Part], epoch: int, first: int, *, ahead: bool
@@ -101,14 +108,14 @@ class ImageRows(Rows):
             raise DataError(last.partition("Error: ")[2]) from None  # what a worker died of
 
 
-class FeatureRows(Rows):
+class FeatureRows(_Placed):
     """Rows that are stored feature maps of a frozen backbone."""
 
     at_once: ClassVar[int] = 128
 
     def __init__(self, features: CachedFeatures, rows: npt.NDArray[np.int64]) -> None:
+        super().__init__()
         self._features, self._rows = features, rows
-        self._device, self._dtype = torch.device("cpu"), torch.float32
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -117,11 +124,6 @@ class FeatureRows(Rows):
     def shape(self) -> tuple[int, int]:
         """Images, and channels of their maps."""
         return len(self), int(self._features.maps.shape[1])
-
-    def to(self, device: torch.device, dtype: torch.dtype) -> FeatureRows:
-        """Give maps on ``device`` and of ``dtype`` from now on."""
-        self._device, self._dtype = device, dtype
-        return self
 
     def take(self, rows: list[int] | slice) -> Tensor:
         """Maps [b, C, H, W] on the device."""

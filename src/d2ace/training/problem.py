@@ -31,7 +31,6 @@ from .shared import Part
 if TYPE_CHECKING:
     from d2ace.data.images import ImageData
     from d2ace.data.images.features import Progress
-    from d2ace.models import MultiLabelModel
 
 __all__ = ["Problem", "Rows", "Split", "make_problem"]
 
@@ -90,10 +89,6 @@ class Rows:
         """All rows in their order, in pieces that fit any device."""
         for start in range(0, len(self), self.at_once):
             yield self.take(slice(start, start + self.at_once))
-
-    def space(self, model: MultiLabelModel) -> Any:
-        """Vectors [n, d] of the rows as ``model`` sees them before it is trained."""
-        raise NotImplementedError  # a table is its own space
 
 
 @dataclass(frozen=True, eq=False)

@@ -99,7 +99,7 @@ class Training:
 
     def _space(self, train: Split) -> Any:
         """Where neighbours of training rows are looked for: their table, or pooled features."""
-        if not isinstance(train.X, Rows):
+        if not self.config.images:
             return train.X
         with self.fabric.autocast():
             return train.X.space(self.model)
