@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from problems import SIZES, count, plain, problem, train
 from torch import nn
 
-from d2ace.models import CLIF, layers
+from d2ace.models import CLIF, gated
 from d2ace.models.clif import graph_loss, label_graph
 
 
@@ -100,8 +100,8 @@ def test_gradients_agree_with_the_direct_formulation(monkeypatch):
     X, Y = problem(16, 30, 20)
     model = plain("clif", 30, Y).double()
     X, Y = X.double(), Y.double()
-    monkeypatch.setattr(layers, "CHUNK_ELEMENTS", 3 * 16 * 512)
-    monkeypatch.setattr(layers, "KEPT_ELEMENTS", 0)
+    monkeypatch.setattr(gated, "CHUNK_ELEMENTS", 3 * 16 * 512)
+    monkeypatch.setattr(gated, "KEPT_ELEMENTS", 0)
 
     def gradients(logits):
         model.zero_grad()
@@ -132,8 +132,8 @@ def test_chunked_equals_unchunked(monkeypatch, dtype, training):
     whole = run()
     tolerance = 1e-5 if dtype is torch.float32 else 1e-10
     for labels, kept in ((1, 0), (5, 0), (5, 2**30), (22, 0), (23, 0)):
-        monkeypatch.setattr(layers, "CHUNK_ELEMENTS", labels * 8 * 512)
-        monkeypatch.setattr(layers, "KEPT_ELEMENTS", kept)
+        monkeypatch.setattr(gated, "CHUNK_ELEMENTS", labels * 8 * 512)
+        monkeypatch.setattr(gated, "KEPT_ELEMENTS", kept)
         for ours, expected in zip(run(), whole, strict=True):
             torch.testing.assert_close(ours, expected, atol=tolerance, rtol=tolerance)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from d2ace import inputs
 
 from .base import ModelOutput, MultiLabelModel
-from .layers import MLP, LabelwiseLinear, Remembered, batch_mean, over_labels
+from .gated import gated_logits
+from .layers import MLP, LabelwiseLinear, Remembered, batch_mean
 
 SLOPE = 0.1
 """Of every LeakyReLU in the model."""
@@ -115,14 +116,11 @@ class CLIF(MultiLabelModel):
         self.check_features(x)
         embeddings, gates = self.encode_labels()
         features = self.encoder(x)
-        gates = gates.to(features.dtype)
-
-        def logits(labels: slice) -> Tensor:
-            return self.classifier(self.specific(features[:, None] * gates[labels]), labels)
-
-        return ModelOutput(
-            over_labels(logits, self.n_labels, features.numel()), {"label_embeddings": embeddings}
+        specific = cast(nn.Linear, self.specific.layers[0])
+        logits = gated_logits(
+            features, gates, specific.weight, specific.bias, self.classifier.weight, SLOPE
         )
+        return ModelOutput(logits + self.classifier.bias, {"label_embeddings": embeddings})
 
     def terms(
         self, output: ModelOutput, y: Tensor, pairs: Tensor, weight: Tensor | None
