@@ -141,6 +141,7 @@ class Loop(Training):
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "precision": self.fabric.strategy.precision.state_dict(),
             "selector": self.shared.state_dict(),
             "recorder": None if self.recorder is None else self.recorder.state_dict(),
             "epoch": self.epoch,
@@ -158,6 +159,8 @@ class Loop(Training):
         """Go on where :meth:`state_dict` was taken."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if state.get("precision"):  # the gradient scale; checkpoints of before have none
+            self.fabric.strategy.precision.load_state_dict(state["precision"])
         self.shared.selector.load_state_dict(state["selector"])
         if self.recorder is not None:
             self.recorder.load_state_dict(state["recorder"])

@@ -66,7 +66,9 @@ class Training:
         self.model = _made(make_model, config.model, train.X.shape[1], train.Y, options)
         groups = self.model.param_groups(config.learning_rate)
         self._peak = [group["lr"] for group in groups]
-        optimizer = torch.optim.Adam(groups, weight_decay=config.weight_decay, fused=True)
+        # A fused step divides by the gradient scale itself, and then gradients cannot be clipped.
+        fused = config.precision != "16-mixed"
+        optimizer = torch.optim.Adam(groups, weight_decay=config.weight_decay, fused=fused)
         self.step_module, self.optimizer = fabric.setup(TrainingStep(self.model), optimizer)
         self.rows = {"train": self.placed(train)}
         wanted = config.record or _uses_features(config.selector)
