@@ -164,6 +164,7 @@ def test_reference_baselines_draw_full_batches():
     selector = d2ace.Active(y, batch_size=4, warmup=1, preset="reference")
     assert [len(batch) for batch in selector] == [4, 4, 2]
     assert len(selector.sampler) == 12
+    selector.observe([0], probs=np.full((1, 3), 0.5))
     assert [len(batch) for batch in selector] == [4, 4, 4]
 
 

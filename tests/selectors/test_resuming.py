@@ -112,6 +112,7 @@ def test_a_fresh_process_draws_the_remaining_batches(tmp_path):
         for epoch in range(3):
             for number, batch in enumerate(selector):
                 probs = np.random.default_rng((epoch, number)).random((len(batch), Q))
+                selector.loss_weight(batch)
                 selector.observe(batch, probs=probs)
                 if epoch == 2 and number == 3:
                     break
@@ -139,6 +140,8 @@ def test_a_fresh_process_draws_the_remaining_batches(tmp_path):
 
 def test_an_abandoned_epoch_gives_way_to_the_next():
     selector, twin = make("d2ace"), make("d2ace")
+    for one in (selector, twin):
+        one.observe([0], probs=np.full((1, Q), 0.5))
     abandoned = iter(selector)
     next(abandoned)
     assert selector.epoch == 1
@@ -201,6 +204,7 @@ def test_a_broken_state_changes_nothing():
 
 def test_an_epoch_that_was_left_can_be_started_again():
     selector = make("active")
+    selector.observe([0], probs=np.full((1, Q), 0.5))
     first = next(iter(selector))
     selector.set_epoch(1)
     batches = list(selector)

@@ -96,6 +96,12 @@ class Balance(QuantisedSelector):
     def _is_selective(self, epoch: int) -> bool:
         return self.mode == "sample" and super()._is_selective(epoch)
 
+    def _masks_loss(self, epoch: int) -> bool:
+        return self.mode == "mask" and self.masks and epoch > self.warmup
+
+    def _weighs_loss(self, epoch: int) -> bool:
+        return self._masks_loss(epoch) or super()._weighs_loss(epoch)
+
     def _shares(self) -> np.ndarray[Any, Any]:
         """pi_j, the share of positives of each label."""
         return np.bincount(self.labels.indices, minlength=self.q) / self.n
@@ -118,9 +124,10 @@ class Balance(QuantisedSelector):
 
     @apart
     def loss_weight(self, index: Any) -> Tensor | None:
+        weight = super().loss_weight(index)
         epoch = self._progress.drawn_epoch
-        if self.mode == "sample" or not self.masks or epoch <= self.warmup:
-            return super().loss_weight(index)
+        if not self._masks_loss(epoch):
+            return weight
         rows = self._rows_on(self._home, index)
         if not len(rows):
             return torch.ones(0, self.q, dtype=self.dtype, device=self._home)

@@ -19,6 +19,7 @@ from .flat import FlatSampler
 from .history import Memory
 from .inputs import Rows, device_rows, feature_matrix, given_predictions, host_rows
 from .options import refuse_unknown
+from .oversights import Oversights
 from .progress import Progress
 from .saving import refuse_unfit, state_of
 from .staging import Staging
@@ -107,6 +108,7 @@ class Selector(Sampler[list[int]]):
         self._memory: Memory | None = None
         self._staging: Staging | None = None
         self._drawn: Tensor | None = None  # P of the epoch drawn last; None where it is uniform
+        self._oversights = Oversights(learns=type(self).update is not Selector.update)
         self.recompute_seconds = 0.0
         """Seconds that the probabilities of the epoch drawn last took."""
         self._dense_labels: Tensor | None = None
@@ -152,6 +154,9 @@ class Selector(Sampler[list[int]]):
         if not progress.resuming:
             start = perf_counter()
             selective = self._is_selective(progress.upcoming)
+            if progress.drawn_epoch:
+                weighs = self._weighs_loss(progress.drawn_epoch)
+                self._oversights.warn(type(self).__name__, selective=selective, weighs=weighs)
             self._drawn = self._checked_distribution(progress.upcoming) if selective else None
             self.recompute_seconds = perf_counter() - start
             progress.begin()
@@ -221,6 +226,7 @@ class Selector(Sampler[list[int]]):
                 f"row per index, one column per label), got {tuple(values.shape)}."
             )
         if count:
+            self._oversights.observed = True
             self._stage(values.device).add(rows, values, are_logits=are_logits)
         if self.predictions == "train":
             self._progress.observed(rows if isinstance(rows, Tensor) else rows.array)
@@ -228,6 +234,7 @@ class Selector(Sampler[list[int]]):
     @apart
     def loss_weight(self, index: Any) -> Tensor | None:
         """Weights to multiply the batch's [b, q] loss with, or None: call once per batch."""
+        self._oversights.weighed = True
         if not self.importance_weighting or self._drawn is None:
             return None
         rows = self._rows_on(self._drawn.device, index)
@@ -286,6 +293,7 @@ class Selector(Sampler[list[int]]):
         progress = Progress(len(self))
         progress.load_state_dict(state["progress"])
         self._progress, self._staging, self._dense_labels = progress, None, None
+        self._oversights.trust()
         self.memory.to(self._home).load_state_dict(state["memory"])
         self.seed, self.learning_rate = int(state["seed"]), float(state["learning_rate"])
         self._drawn = None if drawn is None else drawn.detach().clone().to(self._home)
@@ -324,7 +332,7 @@ class Selector(Sampler[list[int]]):
                 advance=self.update,
                 stand_in=self._last_known,
                 gather=self.merges_updates,
-                learns=type(self).update is not Selector.update,
+                learns=self._oversights.learns,
                 skip_invalid=self.on_invalid == "skip",
             )
             if self._memory is not None:
@@ -363,6 +371,10 @@ class Selector(Sampler[list[int]]):
 
     def _is_selective(self, epoch: int) -> bool:
         return epoch > self.warmup
+
+    def _weighs_loss(self, epoch: int) -> bool:
+        """Whether :meth:`loss_weight` has something to say in an epoch."""
+        return self.importance_weighting and self._is_selective(epoch)
 
     @apart
     def _checked_distribution(self, epoch: int) -> Tensor:

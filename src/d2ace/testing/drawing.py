@@ -126,7 +126,7 @@ def the_epoch_counts_from_one(cls: type[Selector], **options: Any) -> None:
     selector = make(cls, options)
     assert selector.epoch == 1
     for number in range(1, 4):
-        for _ in selector:
+        for _ in steps(selector):
             assert selector.epoch == number, f"{selector.epoch} while drawing epoch {number}"
         assert selector.epoch == number + 1
 

@@ -1,0 +1,79 @@
+"""A loop that forgets to tell or to ask is warned, once it matters; no other loop is."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import d2ace
+
+Y = (np.random.default_rng(0).random((20, 3)) < 0.4).astype(np.uint8)
+LEARN = ["active", "recent", "dihcl", "hard_imb", "ml_unc", "d2ace"]
+
+
+def make(name, **options):
+    return d2ace.make_selector(name, Y, batch_size=8, epochs=6, warmup=2, **options)
+
+
+def epoch(selector, *, tell=True, ask=True):
+    for batch in selector:
+        if ask:
+            selector.loss_weight(batch)
+        if tell:
+            selector.observe(batch, probs=np.full((len(batch), 3), 0.5))
+
+
+@pytest.mark.parametrize("name", LEARN)
+def test_who_learns_wants_to_be_told(name):
+    selector = make(name)
+    epoch(selector, tell=False)
+    epoch(selector, tell=False)  # warm-up: nothing is lost yet
+    with pytest.warns(UserWarning, match=r"a single prediction: call observe\(index"):
+        epoch(selector, tell=False)
+
+
+@pytest.mark.parametrize("name", ["random", "balance"])
+def test_who_does_not_learn_need_not_be_told(name):
+    selector = make(name)
+    for _ in range(4):
+        epoch(selector, tell=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("balance", {}), ("d2ace", {"importance_weighting": True})]
+)
+def test_who_weighs_the_loss_wants_to_be_asked(name, options):
+    selector = make(name, **options)
+    for _ in range(3):  # the third is the first that would have weighed
+        epoch(selector, ask=False)
+    with pytest.warns(UserWarning, match=r"multiply the loss of every batch by loss_weight"):
+        epoch(selector, ask=False)
+
+
+@pytest.mark.parametrize("preset", ["paper", "reference"])
+@pytest.mark.parametrize("name", list(d2ace.SELECTORS))
+def test_a_whole_loop_is_not_warned(name, preset):
+    selector = make(name, preset=preset)
+    for _ in range(5):
+        epoch(selector)
+
+
+def test_a_run_that_goes_on_is_believed():
+    first, second = make("d2ace"), make("d2ace")
+    for _ in range(3):
+        epoch(first)
+    second.load_state_dict(first.state_dict())
+    for _ in range(2):
+        epoch(second, tell=False, ask=False)
+
+
+def test_the_warning_points_at_the_loop():
+    selector = make("active")
+    for _ in range(2):
+        epoch(selector, tell=False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        epoch(selector, tell=False)
+    assert [one.filename for one in caught] == [__file__]
