@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import pickle
 
 import numpy as np
@@ -12,7 +11,15 @@ import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from imagery import IMAGE_NAMES, head, images, small
-from problems import assert_healthy, count, train
+from problems import count, train
+from promises import (
+    DEGENERATE,
+    bfloat16_is_close,
+    degenerate,
+    follows_the_global_generator,
+    state_goes_round,
+    stays_finite,
+)
 
 from d2ace.models import MODELS, make_model
 from d2ace.models.registry import hparams_of
@@ -83,19 +90,7 @@ def test_state_goes_round_exactly(name, preset):
     model.on_epoch_start(6, 4, [(X, Y)])
     train(model, X, Y, steps=2)
     model.on_step(0)
-    file = io.BytesIO()
-    torch.save(model.state_dict(), file)
-    file.seek(0)
-    other = small(name, 1 - Y, preset=preset)
-    other.predict_proba(X)
-    other.load_state_dict(torch.load(file, weights_only=True))
-    for key, value in model.state_dict().items():
-        assert torch.equal(value, other.state_dict()[key]), key
-    assert torch.equal(model.predict_proba(X), other.predict_proba(X))
-    torch.manual_seed(3)
-    expected = model.loss(model(X), Y).total
-    torch.manual_seed(3)
-    assert torch.equal(other.loss(other(X), Y).total, expected)
+    state_goes_round(model, small(name, 1 - Y, preset=preset), X, Y)
 
 
 @every_model
@@ -117,15 +112,7 @@ def test_copies_and_pickles(name):
 @every_model
 def test_construction_follows_the_global_generator_and_does_not_reseed_it(name):
     _, Y = images()
-    torch.manual_seed(5)
-    first = small(name, Y).state_dict()
-    after = torch.rand(3)
-    second = small(name, Y).state_dict()
-    torch.manual_seed(5)
-    again = small(name, Y).state_dict()
-    assert torch.equal(torch.rand(3), after)
-    assert all(torch.equal(value, again[key]) for key, value in first.items())
-    assert any(not torch.equal(value, second[key]) for key, value in first.items())
+    follows_the_global_generator(lambda: small(name, Y))
 
 
 @every_model
@@ -170,46 +157,17 @@ def test_stored_feature_maps_give_what_the_whole_network_gives(name):
     torch.testing.assert_close(half, whole.predict_proba(X), atol=1e-3, rtol=0)
 
 
-def degenerate(kind: str) -> tuple[torch.Tensor, torch.Tensor]:
-    X, Y = images(8, {"one label": 1, "two labels": 2}.get(kind, 5))
-    if kind == "constant images":
-        X = torch.full_like(X, 0.5)
-    elif kind == "zero images":
-        X = torch.zeros_like(X)
-    elif kind == "no positives":
-        Y = torch.zeros_like(Y)
-    elif kind == "all positives":
-        Y = torch.ones_like(Y)
-    elif kind == "one row":
-        X, Y = X[:1], Y[:1]
-    elif kind == "equal labels":
-        Y = Y[:, :1].expand(-1, 5).contiguous()
-    return X, Y
-
-
 @every_model
 @every_preset
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "constant images",
-        "zero images",
-        "no positives",
-        "all positives",
-        "one label",
-        "two labels",
-        "one row",
-        "equal labels",
-    ],
-)
+@pytest.mark.parametrize("kind", [*DEGENERATE, "one label", "two labels"])
 def test_losses_and_gradients_stay_finite(name, preset, kind):
-    X, Y = degenerate(kind)
+    X, Y = images(8, {"one label": 1, "two labels": 2}.get(kind, 5))
+    X, Y = degenerate(X, Y, kind)
     model = small(name, Y, preset=preset)
     train(model, X, Y, steps=2)
     model.on_epoch_start(6, 1, [(X, Y)])
     train(model, X, Y, steps=2)
-    assert torch.isfinite(model.predict_proba(X)).all()
-    assert torch.isfinite(model.eval().loss(model(X), Y).total)
+    stays_finite(model, X, Y)
 
 
 @every_model
@@ -227,23 +185,7 @@ def test_bfloat16_autocast_is_close_to_float32(name):
     X, Y = images()
     model = small(name, Y, **({"p": 0.0} if name == "image_mlp" else {}))
     model.on_epoch_start(6, 1, [(X, Y)])
-    for training in (True, False):
-        model.train(training)
-        torch.manual_seed(3)
-        exact = model.loss(model(X), Y)
-        torch.manual_seed(3)
-        with torch.autocast("cpu", torch.bfloat16):
-            half = model.loss(model(X), Y)
-        assert half.total.dtype is half.per_pair.dtype is torch.float32
-        torch.testing.assert_close(half.total, exact.total, rtol=0.03, atol=0.03)
-        model.zero_grad()
-        half.total.backward()
-        if training:
-            assert_healthy(model, half.total)
-    with torch.autocast("cpu", torch.bfloat16):
-        half = model.predict_proba(X)
-    assert half.dtype is torch.float32
-    torch.testing.assert_close(half, model.predict_proba(X), rtol=0.05, atol=0.03)
+    bfloat16_is_close(model, X, Y)
 
 
 @every_model

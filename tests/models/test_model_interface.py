@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import io
 import pickle
 
 import pytest
 import torch
 import torch.nn.functional as F
 from problems import NAMES, count, plain, problem, train
+from promises import follows_the_global_generator, state_goes_round
 
 from d2ace.models import MODELS, LossTerms, ModelOutput, make_model
 
@@ -130,19 +130,7 @@ def test_state_goes_round_exactly(name, preset):
     X, Y = problem()
     model = make_model(name, X.shape[1], Y, preset=preset)
     train(model, X, Y, steps=2)
-    file = io.BytesIO()
-    torch.save(model.state_dict(), file)
-    file.seek(0)
-    other = make_model(name, X.shape[1], 1 - Y, preset=preset)
-    other.predict_proba(X)
-    other.load_state_dict(torch.load(file, weights_only=True))
-    for key, value in model.state_dict().items():
-        assert torch.equal(value, other.state_dict()[key]), key
-    assert torch.equal(model.predict_proba(X), other.predict_proba(X))
-    torch.manual_seed(3)
-    expected = model.loss(model(X), Y).total
-    torch.manual_seed(3)
-    assert torch.equal(other.loss(other(X), Y).total, expected)
+    state_goes_round(model, make_model(name, X.shape[1], 1 - Y, preset=preset), X, Y)
 
 
 @every_model
@@ -157,15 +145,7 @@ def test_copies_and_pickles(name):
 @every_model
 def test_construction_follows_the_global_generator_and_does_not_reseed_it(name):
     X, Y = problem()
-    torch.manual_seed(5)
-    first = make_model(name, X.shape[1], Y).state_dict()
-    after = torch.rand(3)
-    second = make_model(name, X.shape[1], Y).state_dict()
-    torch.manual_seed(5)
-    again = make_model(name, X.shape[1], Y).state_dict()
-    assert torch.equal(torch.rand(3), after)
-    assert all(torch.equal(value, again[key]) for key, value in first.items())
-    assert any(not torch.equal(value, second[key]) for key, value in first.items())
+    follows_the_global_generator(lambda: make_model(name, X.shape[1], Y))
 
 
 @every_model
