@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.profiler import ProfilerActivity, profile
 
 from d2ace.models import gated
 from d2ace.models.gated import gated_logits
@@ -49,8 +50,20 @@ def test_of_the_inner_tensors_at_most_one_is_kept(monkeypatch):
     given = arguments()
     assert kept_numbers(5 * 7 * 3) == 5 * 7 * 3
     assert kept_numbers(5 * 7 * 3 - 1) == 0
+
+
+def test_nothing_is_kept_where_nobody_goes_back(monkeypatch):
+    def largest():
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+            gated_logits(*given, SLOPE)
+        return max(event.self_cpu_memory_usage for event in profiled.key_averages())
+
+    given = arguments(rows=64, labels=100, fan_in=8, width=16)
+    monkeypatch.setattr(gated, "CHUNK_ELEMENTS", 64 * 16 * 2)
+    inner = 64 * 100 * 16 * 8
+    assert largest() >= inner
     with torch.no_grad():
-        assert not gated_logits(*given, SLOPE).requires_grad
+        assert largest() < inner / 5
 
 
 def test_sums_over_many_chunks_keep_their_digits_in_half_precision(monkeypatch):

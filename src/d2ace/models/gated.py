@@ -31,7 +31,8 @@ def gated_logits(
     ``classifier`` v [q, h']. All are brought to the precision of the features.
     """
     others = (tensor.to(features.dtype) for tensor in (gates, weight, bias, classifier))
-    return _GatedLogits.apply(features, *others, slope).T  # type: ignore[no-untyped-call]
+    keep = torch.is_grad_enabled() and len(features) * classifier.numel() <= KEPT_ELEMENTS
+    return _GatedLogits.apply(features, *others, slope, keep).T  # type: ignore[no-untyped-call]
 
 
 class _GatedLogits(torch.autograd.Function):
@@ -39,20 +40,26 @@ class _GatedLogits(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, f: Tensor, gates: Tensor, weight: Tensor, bias: Tensor, v: Tensor, slope: float
+        ctx: Any,
+        f: Tensor,
+        gates: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        v: Tensor,
+        slope: float,
+        keep: bool,
     ) -> Tensor:
         q, width = v.shape
         size = _labels_at_once(len(f), max(width, weight.shape[1]), q)
-        kept = any(ctx.needs_input_grad) and q * len(f) * width <= KEPT_ELEMENTS
-        hidden = f.new_empty(q if kept else size, len(f), width)
+        hidden = f.new_empty(q if keep else size, len(f), width)
         space = f.new_empty(size, *f.shape)
         logits = f.new_empty(q, len(f))
         for start in range(0, q, size):
             labels = slice(start, min(start + size, q))
-            place = labels if kept else slice(labels.stop - labels.start)
+            place = labels if keep else slice(labels.stop - labels.start)
             _hidden(f, gates[labels], weight, bias, slope, space, hidden[place])
             torch.bmm(hidden[place], v[labels, :, None], out=logits[labels, :, None])
-        ctx.save_for_backward(f, gates, weight, bias, v, hidden if kept else None)
+        ctx.save_for_backward(f, gates, weight, bias, v, hidden if keep else None)
         ctx.slope, ctx.size = slope, size
         return logits
 
@@ -92,7 +99,7 @@ class _GatedLogits(torch.autograd.Function):
             d_gates[labels] = (d_gated * f).sum(1)
             d_f += d_gated.mul_(gates[labels, None]).sum(0)
         d_f, d_weight, d_bias = (total.to(f.dtype) for total in (d_f, d_weight, d_bias))
-        return d_f, d_gates, d_weight, d_bias, d_v, None
+        return d_f, d_gates, d_weight, d_bias, d_v, None, None
 
 
 def _hidden(
