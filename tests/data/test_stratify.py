@@ -241,3 +241,15 @@ def test_errors(call: Callable[[], object], words: str) -> None:
     with pytest.raises(DataError) as caught:
         call()
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 12])
+@pytest.mark.parametrize("share", [0.02, 0.15, 0.35])
+def test_the_share_that_too_few_rows_are_offered_works(n, share):
+    with pytest.raises(DataError, match="give more rows or a share of") as refused:
+        validation_split(np.ones((n, 2)), share=share)
+    train, validation = validation_split(
+        np.ones((n, 2)), share=float(str(refused.value).split()[-1])
+    )
+    assert len(train) > 0
+    assert len(validation) > 0

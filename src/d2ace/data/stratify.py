@@ -78,9 +78,14 @@ def validation_split(
     if chosen.size and not (chosen.min() >= 0 and chosen.max() < n):
         raise DataError(f"rows go from {chosen.min()} to {chosen.max()}, but Y has {n} rows")
     if chosen.size < part.denominator:
+        remedy = "give more rows"
+        if chosen.size > 1:
+            nearest = Fraction(share).limit_denominator(chosen.size)
+            possible = min(max(nearest, Fraction(1, chosen.size)), Fraction(1, 2))
+            remedy += f" or a share of {float(possible):.3g}"
         raise DataError(
             f"a validation share of {share} needs at least {part.denominator} rows, "
-            f"but there are {chosen.size}; give more rows or a share nearer 0.5"
+            f"but there are {chosen.size}; {remedy}"
         )
     held_out = fold_numbers(labels[chosen], part.denominator, seed) < part.numerator
     return np.sort(chosen[~held_out]), np.sort(chosen[held_out])
