@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from image_makers import make_photos
 
+from d2ace.benchmark.grid import load_grid
+
 GRID = """
 datasets = [{ name = "csv", root = "photos", image_size = 32, cache_features = true }]
 selectors = ["random", "d2ace"]
@@ -93,3 +95,19 @@ def test_images_that_change_are_new_work(place: Path) -> None:
     changed = row[:-1] + ("0" if row.endswith("1") else "1")
     labels.write_text("\n".join([first, changed, *rest]) + "\n")
     assert pending() == 8
+
+
+def test_files_of_a_model_are_sought_beside_the_grid(tmp_path: Path) -> None:
+    make_photos(tmp_path / "photos", 8, 2)
+    file = tmp_path / "images.toml"
+    file.write_text(GRID)
+    options = {"freeze": "backbone", "label_vectors": "words.csv"}
+    model = {"name": "ml_gcn", "options": options}
+
+    def chosen() -> set[str]:
+        specs = load_grid(file, {"models": [model]}).specs
+        return {spec.config["model_options"]["label_vectors"] for spec in specs}
+
+    assert chosen() == {"words.csv"}  # not there: told when a run begins, as it was given
+    (tmp_path / "words.csv").write_text("sky,0.1,0.2\n")
+    assert chosen() == {str((tmp_path / "words.csv").resolve())}

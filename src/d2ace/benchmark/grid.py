@@ -36,6 +36,9 @@ _PER_ENTRY = {
 SETTINGS = [name for name in DEFAULTS if name not in _PER_ENTRY]
 """What can be set for all runs of a grid, or for all runs on a dataset."""
 
+_FILES = ("weights", "label_vectors")
+"""Options of models that may name a file."""
+
 AXES = ("datasets", "models", "selectors", "run_folds", "seeds")
 KEYS = [*AXES, "description", "name", "kind", "vary", "variants", "fallback", *SETTINGS]
 
@@ -192,8 +195,17 @@ class _Study:
 
     def _model(self, entry: Any) -> dict[str, Any]:
         entry = _table("models", entry, ["name", "options"])
-        check_model(entry["name"], entry.get("options", {}))
-        return {"model": entry["name"], "model_options": entry.get("options", {})}
+        options = entry.get("options", {})
+        check_model(entry["name"], options)
+        files = {name: self._file(options[name]) for name in _FILES if name in options}
+        return {"model": entry["name"], "model_options": {**options, **files}}
+
+    def _file(self, option: Any) -> Any:
+        """An option of a model that may be a file: the one beside the grid file, if there is."""
+        if self.folder is not None and isinstance(option, str) and option:
+            file = self.folder / option
+            return str(file.resolve()) if file.is_file() else option
+        return option
 
     def _methods(self, kind: str, table: Mapping[str, Any]) -> list[Method]:
         for key, owner in (("vary", "sweep"), ("variants", "ablation")):
