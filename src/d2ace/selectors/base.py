@@ -154,7 +154,7 @@ class Selector(Sampler[list[int]]):
         if not progress.resuming:
             start = perf_counter()
             selective = self._is_selective(progress.upcoming)
-            if progress.drawn_epoch:
+            if progress.drawn_epoch and not progress.running:  # a whole epoch lies behind
                 weighs = self._weighs_loss(progress.drawn_epoch)
                 self._oversights.warn(type(self).__name__, selective=selective, weighs=weighs)
             self._drawn = self._checked_distribution(progress.upcoming) if selective else None
@@ -225,8 +225,8 @@ class Selector(Sampler[list[int]]):
                 f"{'logits' if are_logits else 'probs'} must have shape [{count}, {self.q}] (one "
                 f"row per index, one column per label), got {tuple(values.shape)}."
             )
+        self._oversights.observed = True
         if count:
-            self._oversights.observed = True
             self._stage(values.device).add(rows, values, are_logits=are_logits)
         if self.predictions == "train":
             self._progress.observed(rows if isinstance(rows, Tensor) else rows.array)
