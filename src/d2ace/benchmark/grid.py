@@ -170,15 +170,15 @@ class _Study:
         entry = _table("datasets", entry, ["name", *SETTINGS])
         config = {**self._locate(entry.pop("name")), **self.fixed, **entry}
         if isinstance(config.get("root"), str):
-            config["root"] = self._root(config["root"])
+            config["root"] = str(self._beside(config["root"]) or Path(config["root"]).resolve())
             if config["data"] in KINDS_OF_IMAGES and config["data"] not in PLACES:
                 config["data_source"] = images_checksum(config["data"], config["root"])
         return config
 
-    def _root(self, root: str) -> str:
-        """The folder of images, beside the grid file or here."""
-        found = [place / root for place in (self.folder, Path()) if place is not None]
-        return str(next((path for path in found if path.exists()), found[-1]).resolve())
+    def _beside(self, name: str) -> Path | None:
+        """What is called so in the folder of the grid file, or else here."""
+        places = [place / name for place in (self.folder, Path()) if place is not None]
+        return next((path.resolve() for path in places if path.exists()), None)
 
     def _locate(self, name: str) -> dict[str, Any]:
         """A dataset by its name in the catalogue, or a file beside the grid file or here."""
@@ -187,11 +187,10 @@ class _Study:
             return {"data": name if entry is None else entry.name}
         if name in KINDS_OF_IMAGES:
             return {"data": name}
-        for place in (self.folder, Path()):
-            if place is not None and (place / name).is_file():
-                path = (place / name).resolve()
-                return {"data": str(path), "data_source": data_checksum(path)}
-        raise catalogue.unknown(name)
+        path = self._beside(name)
+        if path is None or not path.is_file():
+            raise catalogue.unknown(name)
+        return {"data": str(path), "data_source": data_checksum(path)}
 
     def _model(self, entry: Any) -> dict[str, Any]:
         entry = _table("models", entry, ["name", "options"])
@@ -201,11 +200,9 @@ class _Study:
         return {"model": entry["name"], "model_options": {**options, **files}}
 
     def _file(self, option: Any) -> Any:
-        """An option of a model that may be a file: the one beside the grid file, if there is."""
-        if self.folder is not None and isinstance(option, str) and option:
-            file = self.folder / option
-            return str(file.resolve()) if file.is_file() else option
-        return option
+        """An option of a model that may be a file: its path if it is one, else as it was given."""
+        path = self._beside(option) if isinstance(option, str) else None
+        return str(path) if path is not None and path.is_file() else option
 
     def _methods(self, kind: str, table: Mapping[str, Any]) -> list[Method]:
         for key, owner in (("vary", "sweep"), ("variants", "ablation")):

@@ -108,7 +108,7 @@ class Selector(Sampler[list[int]]):
         self._memory: Memory | None = None
         self._staging: Staging | None = None
         self._drawn: Tensor | None = None  # P of the epoch drawn last; None where it is uniform
-        self._oversights = Oversights(learns=type(self).update is not Selector.update)
+        self._oversights = Oversights(learns=self._learns)
         self.recompute_seconds = 0.0
         """Seconds that the probabilities of the epoch drawn last took."""
         self._dense_labels: Tensor | None = None
@@ -322,6 +322,11 @@ class Selector(Sampler[list[int]]):
             return self._staging.device
         return self.device or torch.device("cpu")
 
+    @property
+    def _learns(self) -> bool:
+        """Whether predictions change anything."""
+        return type(self).update is not Selector.update
+
     def _stage(self, device: torch.device) -> Staging:
         """Where observations arrive; the first ones decide the device."""
         if self._staging is None:
@@ -332,7 +337,7 @@ class Selector(Sampler[list[int]]):
                 advance=self.update,
                 stand_in=self._last_known,
                 gather=self.merges_updates,
-                learns=self._oversights.learns,
+                learns=self._learns,
                 skip_invalid=self.on_invalid == "skip",
             )
             if self._memory is not None:
