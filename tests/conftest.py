@@ -18,7 +18,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors],
 )
 settings.load_profile("default")
-torch.set_num_threads(1)  # tests run side by side on few cores
+# Tests run side by side on few cores; the processes they start should not fight over them either.
+torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -111,8 +112,12 @@ def test_a_run_on_coco128_that_is_killed_ends_as_if_it_had_not_been(
     """Killed twice while workers read ahead; the weights are the same to the last bit."""
     if not (data_root / "coco128").is_dir():
         pytest.skip(f"no {data_root / 'coco128'}")
+    images = tmp_path / "images"
+    shutil.copytree(data_root / "coco128" / "val2017", images / "train2017")
+    shutil.copytree(data_root / "coco128" / "labels" / "val2017", images / "labels" / "train2017")
+    shutil.copy(data_root / "coco128" / "classes.txt", images)
     words = [
-        *("train", "--data", "yolo", "--root", str(data_root / "coco128"), "--folds", "4"),
+        *("train", "--data", "yolo", "--root", str(images), "--folds", "4"),
         *("--model", "ml_gcn", "--backbone", "efficientnet_lite0", "--image-size", "32"),
         *("--model-option", "h=16", "--min-positives", "10", "--learning-rate", "0.001"),
         *("--epochs", "5", "--warmup", "1", "--workers", "2", "--threads", "1"),
