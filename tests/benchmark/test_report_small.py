@@ -14,7 +14,7 @@ import pytest
 import report_data
 from typer.testing import CliRunner
 
-from d2ace.benchmark import cost_tables, style, summary
+from d2ace.benchmark import convergence_tables, cost_tables, style, summary
 from d2ace.benchmark.figures_cases import chosen_labels, shares
 from d2ace.benchmark.frames import collect
 from d2ace.benchmark.report import write_report
@@ -198,7 +198,7 @@ def test_runs_that_did_not_count_saving_have_zero_there(tmp_path: Path) -> None:
     assert isinstance(own, float)
     assert isinstance(other, float)
     assert times.rows[-1][-1].value == pytest.approx((own - 1.0) / other)  # what both counted
-    targets = cost_tables.targets("targets", comparison)
+    targets = convergence_tables.targets("targets", comparison)
     assert targets is not None
     assert all(row["seconds"] is None or row["seconds"] > 0 for row in targets.data or [])
     assert any(row["method"] == "Random" and row["seconds"] for row in targets.data or [])

@@ -1,4 +1,4 @@
-"""Tables of cost (seconds, epochs to a target) and of the runs themselves."""
+"""Tables of cost in seconds and of the runs themselves."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from d2ace.evaluation import METRICS
-
 from . import style
-from .figures_training import monitored, seconds
-from .frames import BASELINE, SHOWN, Array, Comparison, Laboratory, counted, curve, number
+from .figures_training import seconds
+from .frames import BASELINE, SHOWN, Comparison, Laboratory, counted
 from .store import StoredRun
 from .tables import Cell, Table, Value, figure, word
 
@@ -63,66 +61,6 @@ def _uncounted(comparison: Comparison) -> str:
     if not before:
         return ""
     return f"Saving was not counted in {before} of {counted(len(runs), 'run')}: it is 0 there."
-
-
-def targets(name: str, comparison: Comparison) -> Table | None:
-    """Epochs and seconds until a method is as good as Random ever was on the validation rows."""
-    rows: list[list[Cell]] = []
-    data: list[dict[str, Value]] = []
-    for dataset in comparison.datasets:
-        metric = monitored(comparison, dataset)
-        sign = 1.0 if METRICS[metric].higher_is_better else -1.0
-        goals = {
-            (run.fold, run.seed): _best(sign * curve(run, "validation", metric))
-            for run in comparison.runs(dataset, BASELINE)
-        }
-        goals = {where: goal for where, goal in goals.items() if not np.isnan(goal)}
-        if not goals:
-            continue
-        row = [word(dataset)]
-        for method in comparison.methods:
-            reached = [
-                _reach(run, sign * curve(run, "validation", metric), goals[run.fold, run.seed])
-                for run in comparison.runs(dataset, method)
-                if (run.fold, run.seed) in goals
-            ]
-            hits = [hit for hit in reached if hit is not None]
-            # More than half must arrive for a median that counts the others as "never".
-            often = 2 * len(hits) > len(reached)
-            epoch, second = (
-                _median(hits, len(reached), part) if often else None for part in (0, 1)
-            )
-            note = f"{len(hits)} of {len(reached)}" if reached else ""
-            spread = ""
-            if second is not None and not np.isnan(second):
-                spread = f"{second:.1f} s"
-            text = "–" if not reached else "never" if epoch is None else f"{epoch:g}"
-            row.append(Cell(text, epoch, spread=spread, note=note))
-            data.append(
-                {
-                    "dataset": dataset,
-                    "method": method,
-                    "epochs": epoch,
-                    "seconds": second,
-                    "reached": len(hits),
-                    "runs": len(reached),
-                }
-            )
-        rows.append(row)
-    if not rows:
-        return None
-    return Table(
-        name=name,
-        title=f"Epochs to {BASELINE}'s best, {comparison.model}",
-        caption=(
-            f"Epochs, and seconds without evaluation, until a run's validation score is as good as "
-            f"the best of {BASELINE}'s run with the same fold and seed. The median over runs, one "
-            "that does not get there counting as never. Below it, how many of the runs got there."
-        ),
-        columns=["Dataset", *comparison.methods],
-        rows=rows,
-        data=data,
-    )
 
 
 def inventory(name: str, laboratory: Laboratory) -> Table:
@@ -272,30 +210,3 @@ def _ratio(runs: tuple[StoredRun, ...], baseline: tuple[StoredRun, ...]) -> floa
     both = base.keys() & own.keys()
     below = sum(base[where] for where in sorted(both))
     return sum(own[where] for where in sorted(both)) / below if below else None
-
-
-def _best(values: Array) -> float:
-    finite = values[np.isfinite(values)]
-    return float(finite.max()) if finite.size else float("nan")
-
-
-def _reach(run: StoredRun, values: Array, goal: float) -> tuple[int, float] | None:
-    """First epoch (from 1) as good as the goal, and the seconds until then."""
-    hits = np.flatnonzero(values >= goal)
-    if not hits.size:
-        return None
-    place = int(hits[0])
-    spent = number((run.result or {})["seconds"].get("setup"))
-    epochs = curve(run, "seconds", "sum")  # what a CSV file keeps of the parts
-    if np.isnan(epochs).all():
-        parts = {part: curve(run, "seconds", part) for part in style.PARTS if part != "setup"}
-        parts["save"] = np.nan_to_num(parts["save"])  # which runs of before did not count
-        epochs = np.sum(list(parts.values()), axis=0)
-    return place + 1, spent + float(epochs[: place + 1].sum())
-
-
-def _median(hits: list[tuple[int, float]], runs: int, part: int) -> float:
-    values = sorted(hit[part] for hit in hits)
-    values += [float("inf")] * (runs - len(values))
-    middle = (values[(runs - 1) // 2], values[runs // 2])
-    return float(np.mean(middle))

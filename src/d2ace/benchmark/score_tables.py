@@ -1,4 +1,4 @@
-"""Tables of the comparison: scores, ranks, difference to Random, tests."""
+"""Tables of the comparison: scores, ranks, tests."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from d2ace import evaluation
 from d2ace.evaluation import METRICS
 
-from .frames import BASELINE, SHOWN, Comparison, counted, title
+from .frames import Comparison, counted, title
 from .published import Published
-from .tables import Cell, Table, Value, figure, p_equals, p_text, signed, word
-from .verdicts import Verdicts, interval
+from .tables import Cell, Table, Value, figure, p_equals, p_text, word
+from .verdicts import Verdicts
 
 LEFT_OUT = "The paper's numbers stand only beside runs with the paper's settings."
 
@@ -25,7 +25,7 @@ def scores(
     for dataset in comparison.datasets:
         places = _places(means[dataset], METRICS[metric].higher_is_better)
         most = max(comparison.values(metric, dataset, method).size for method in methods)
-        beside = _Beside(published, comparison, metric, dataset)
+        beside = Beside(published, comparison, metric, dataset)
         row = [Cell(dataset, dataset, note=beside.note)]
         for method in methods:
             values = comparison.values(metric, dataset, method)
@@ -121,50 +121,6 @@ def ranks(
     )
 
 
-def gains(name: str, comparison: Comparison) -> Table:
-    """Difference to Random of every method, over all datasets; by dataset in the CSV."""
-    rows = []
-    data: list[dict[str, Value]] = []
-    for method in comparison.methods:
-        if method == BASELINE:
-            continue
-        row = [word(method)]
-        for metric in SHOWN:
-            one = interval(comparison.differences(metric, method))
-            note = "within noise" if one.noise else "clear of zero"
-            if one.low is None:
-                note = "a single pair of runs" if one.count else ""
-            row.append(Cell(signed(str(one)), one.mean if one.count else None, note=note))
-            for dataset in ["", *comparison.datasets]:
-                chosen = [dataset] if dataset else comparison.datasets
-                part = interval(comparison.differences(metric, method, datasets=chosen))
-                data.append(
-                    {
-                        "metric": metric,
-                        "dataset": dataset or "all",
-                        "method": method,
-                        "difference": part.mean,
-                        "low": part.low,
-                        "high": part.high,
-                        "pairs": part.count,
-                    }
-                )
-        rows.append(row)
-    return Table(
-        name=name,
-        title=f"Better than {BASELINE} by, {comparison.model}",
-        caption=(
-            f"Mean difference to {BASELINE} in the metric's units, positive is better whatever "
-            "the metric, with its 95 % interval over all datasets, folds and seeds (paired). "
-            "Folds share training rows, so that the intervals are rather too narrow. The CSV file "
-            "has every dataset."
-        ),
-        columns=["Method", *[METRICS[metric].title for metric in SHOWN]],
-        rows=rows,
-        data=data or None,
-    )
-
-
 def tests(
     name: str, comparison: Comparison, judged: dict[str, Verdicts], published: Published
 ) -> Table:
@@ -230,7 +186,7 @@ def powerless(datasets: int) -> str:
     )
 
 
-class _Beside:
+class Beside:
     """The published scores of one dataset, where our runs on it were made in the same way."""
 
     def __init__(

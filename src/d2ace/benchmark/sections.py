@@ -5,11 +5,13 @@ from __future__ import annotations
 from d2ace.evaluation import METRICS
 
 from . import (
+    convergence_tables,
     cost_tables,
     figures_cases,
     figures_scores,
     figures_studies,
     figures_training,
+    gain_tables,
     score_tables,
     study_tables,
     style,
@@ -84,7 +86,10 @@ def _scores(
         if not random:
             group.notes.append(f"{BASELINE} was not run, so that no gain over it can be shown.")
         elif len(one.methods) > 1:
-            group.add(score_tables.gains(names("gains", title), one))
+            group.add(gain_tables.gains(names("gains", title), one))
+            for metric in judged[title]:
+                name = names("gains", title, metric)
+                group.add(gain_tables.by_dataset(name, one, metric, published))
         for metric in judged[title]:
             group.add(figures_scores.scores(names("score-plot", title, metric), one, metric, looks))
             if random and len(one.methods) > 1:
@@ -132,13 +137,15 @@ def _convergence(laboratory: Laboratory, looks: dict[str, style.Look], names: Na
     section = Section(
         "convergence",
         "Convergence",
-        "Loss and validation score by epoch, and how soon each method is as good as Random.",
+        "Loss and validation score by epoch, how soon each method is as good as Random, when it is "
+        "best and what it loses then.",
     )
     for one in laboratory.comparisons:
         title = _title(one)
         group = section.group(title)
         if BASELINE in one.methods:
-            group.add(cost_tables.targets(names("targets", title), one))
+            group.add(convergence_tables.targets(names("targets", title), one))
+        group.add(convergence_tables.peaks(names("peaks", title), one))
         for dataset in one.datasets:
             name = names("loss", title, dataset)
             group.add(figures_training.losses(name, one, dataset, looks))

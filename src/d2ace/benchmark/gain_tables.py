@@ -1,0 +1,93 @@
+"""Tables of the difference to Random, paired by fold and seed: over datasets and on each."""
+
+from __future__ import annotations
+
+from d2ace.evaluation import METRICS
+
+from .frames import BASELINE, SHOWN, Comparison
+from .published import Published
+from .score_tables import Beside
+from .tables import Cell, Table, Value, signed, word
+from .verdicts import Interval, interval
+
+NARROW = "Folds share training rows, so that the intervals are rather too narrow."
+
+
+def gains(name: str, comparison: Comparison) -> Table:
+    """Difference to Random of every method in every metric, over all datasets."""
+    rows = []
+    data: list[dict[str, Value]] = []
+    for method in _rivals(comparison):
+        row = [word(method)]
+        for metric in SHOWN:
+            one = interval(comparison.differences(metric, method))
+            numbers = _numbers(one)
+            row.append(Cell(signed(str(one)), numbers["difference"], note=_certainty(one)))
+            data.append({"metric": metric, "method": method, **numbers})
+        rows.append(row)
+    return Table(
+        name=name,
+        title=f"Better than {BASELINE} by, {comparison.model}",
+        caption=(
+            f"Mean difference to {BASELINE} in the metric's units, positive is better whatever "
+            "the metric, with its 95 % interval over all datasets, folds and seeds (paired). "
+            f"{NARROW}"
+        ),
+        columns=["Method", *[METRICS[metric].title for metric in SHOWN]],
+        rows=rows,
+        data=data,
+    )
+
+
+def by_dataset(name: str, comparison: Comparison, metric: str, published: Published) -> Table:
+    """Difference to Random on every dataset, beside the difference that was published."""
+    methods = _rivals(comparison)
+    better = 1 if METRICS[metric].higher_is_better else -1
+    rows = []
+    data: list[dict[str, Value]] = []
+    told = False
+    for dataset in comparison.datasets:
+        beside = Beside(published, comparison, metric, dataset)
+        base, _ = beside.score(BASELINE)
+        row = [word(dataset)]
+        for method in methods:
+            one = interval(comparison.differences(metric, method, datasets=[dataset]))
+            printed, _ = beside.score(method)
+            theirs = None
+            if printed is not None and base is not None:
+                theirs = round(better * (printed - base), 4) + 0.0  # as printed, never −0
+            told = told or theirs is not None
+            notes = [_certainty(one)] if one.count else []
+            notes += [] if theirs is None else [signed(f"paper {theirs:+.4f}")]
+            numbers = _numbers(one)
+            mean, _, spread = signed(str(one)).partition(" ")
+            row.append(Cell(mean, numbers["difference"], spread=spread, note="\n".join(notes)))
+            data.append({"dataset": dataset, "method": method, **numbers, "published": theirs})
+        rows.append(row)
+    return Table(
+        name=name,
+        title=f"{METRICS[metric].title} better than {BASELINE} by, {comparison.model}",
+        caption=(
+            f"Mean difference to {BASELINE} on each dataset, positive is better, with its 95 % "
+            f"interval over folds and seeds (paired). {NARROW}"
+            + (" “paper” is the difference of the published scores." if told else "")
+        ),
+        columns=["Dataset", *methods],
+        rows=rows,
+        data=data,
+    )
+
+
+def _rivals(comparison: Comparison) -> list[str]:
+    return [method for method in comparison.methods if method != BASELINE]
+
+
+def _certainty(one: Interval) -> str:
+    if one.low is None:
+        return "a single pair of runs" if one.count else ""
+    return "within noise" if one.noise else "clear of zero"
+
+
+def _numbers(one: Interval) -> dict[str, Value]:
+    mean = one.mean if one.count else None
+    return {"difference": mean, "low": one.low, "high": one.high, "pairs": one.count}
