@@ -98,6 +98,16 @@ def test_packaged_grids(name, expected, runs):
         assert all(settings.items() <= spec.config.items() for spec in grid.specs)
 
 
+def test_the_grid_that_asks_why_is_not_mixed_with_the_comparison():
+    specs = load_grid("reproduction-why").specs
+    assert {spec.study for spec in specs} == {"longer", "preprocessing"}
+    assert len(specs) == len({spec.key for spec in specs}) == (4 + 2 * 2) * 5
+    for spec in specs:
+        longer = spec.study == "longer"
+        assert spec.config["epochs"] == (300 if longer else 100)
+        assert spec.config["protocol"] == ("paper" if longer else "reference")
+
+
 def test_ablations_sweeps_and_case_studies_in_one_file():
     specs = load_grid("reproduction-5").specs
     studies = {study: [s for s in specs if s.study == study] for study in ("ablation", "sweep")}
@@ -124,7 +134,7 @@ def test_all_packaged_grids_say_what_they_are():
         "quick",
         "paper-tabular",
         "corel5k-images",
-        *(f"reproduction-{step}" for step in range(1, 7)),
+        *(f"reproduction-{step}" for step in (*range(1, 7), "why")),
     }
     assert set(grids) == expected
     assert all(description.endswith(".") for description in grids.values())
