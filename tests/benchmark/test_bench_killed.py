@@ -1,4 +1,7 @@
-"""A grid that is killed over and over ends as if nothing had happened."""
+"""A grid that is killed over and over ends as if nothing had happened.
+
+Once killed and resumed: see test_bench_running.
+"""
 
 from __future__ import annotations
 
@@ -110,10 +113,6 @@ def kill_often(whole: Whole, kills: int, seed: int) -> None:
             same_end(whole, db)
             number += 1
     same_end(whole, f"{seed}-{number}.db")
-
-
-def test_a_grid_killed_twice(whole: Whole) -> None:
-    kill_often(whole, 2, seed=1)
 
 
 @pytest.mark.slow
