@@ -57,11 +57,11 @@ def by_dataset(name: str, comparison: Comparison, metric: str, published: Publis
             if printed is not None and base is not None:
                 theirs = round(better * (printed - base), 4) + 0.0  # as printed, never −0
             told = told or theirs is not None
-            notes = [_certainty(one)] if one.count else []
-            notes += [] if theirs is None else [signed(f"paper {theirs:+.4f}")]
+            paper = "" if theirs is None else signed(f"paper {theirs:+.4f}")
+            note = "\n".join(filter(None, [_certainty(one), paper]))
             numbers = _numbers(one)
             mean, _, spread = signed(str(one)).partition(" ")
-            row.append(Cell(mean, numbers["difference"], spread=spread, note="\n".join(notes)))
+            row.append(Cell(mean, numbers["difference"], spread=spread, note=note))
             data.append({"dataset": dataset, "method": method, **numbers, "published": theirs})
         rows.append(row)
     return Table(
