@@ -220,6 +220,14 @@ def test_time_is_split_by_part_and_compared_with_random(made: Made) -> None:
     assert float(row["Total"]) == pytest.approx(sum(parts))
     ratio = float(row["Total"]) / float(rows["yeast", "Random"]["Total"])
     assert float(row["× Random"]) == pytest.approx(ratio)
+    share = statistics.mean(
+        sum(spent[part] for part in ("setup", "recompute", "draw", "observe")) / spent["train"]
+        for run in made.runs()
+        if (run.dataset, run.method) == ("yeast", "ML-Unc") and run.result
+        for spent in [run.result["seconds"]]
+    )
+    assert float(row["Selection"]) == pytest.approx(share)
+    assert f"{share:.2%}" in made.html
     assert float(row["Observing"]) == pytest.approx(0.09 * 0.2 * report_data.EPOCHS)
 
 

@@ -15,7 +15,7 @@ from .tables import Cell, Table, Value, figure, word
 
 
 def times(name: str, comparison: Comparison) -> Table:
-    """Seconds of a run by part, and the ratio to Random."""
+    """Seconds of a run by part, what selection adds to training, and the ratio to Random."""
     rows = []
     for dataset in comparison.datasets:
         for method in comparison.methods:
@@ -31,6 +31,7 @@ def times(name: str, comparison: Comparison) -> Table:
                     word(method),
                     *[figure(parts[part], ".2f") for part in style.PARTS],
                     figure(total, ".2f"),
+                    figure(_selection_share(runs), ".2%"),
                     figure(ratio, ".2f"),
                 ]
             )
@@ -38,9 +39,10 @@ def times(name: str, comparison: Comparison) -> Table:
         name=name,
         title=f"Seconds per run, {comparison.model}",
         caption=(
-            f"Mean wall-clock seconds, evaluation left out; “× {BASELINE}” is the total over "
-            f"{BASELINE}'s on the same folds and seeds. Runs that shared a machine with others "
-            "are slower: compare within a grid."
+            "Mean wall-clock seconds, evaluation left out. “Selection” is what is neither training "
+            "nor saving, over the training of the same run: the fair comparison where other jobs "
+            f"shared the machine. “× {BASELINE}” is the total over {BASELINE}'s on the same folds "
+            "and seeds, which such jobs distort."
             + (f" {uncounted}" if (uncounted := _uncounted(comparison)) else "")
         ),
         columns=[
@@ -48,6 +50,7 @@ def times(name: str, comparison: Comparison) -> Table:
             "Method",
             *[part_title for part_title, _ in style.PARTS.values()],
             "Total",
+            "Selection",
             f"× {BASELINE}",
         ],
         rows=rows,
@@ -192,6 +195,14 @@ def _number(count: int) -> tuple[str, int]:
 def _total(runs: tuple[StoredRun, ...], parts: Iterable[str] = style.PARTS) -> float:
     spent = seconds(runs)
     return float(np.nansum([spent[part] for part in parts]))
+
+
+def _selection_share(runs: tuple[StoredRun, ...]) -> float | None:
+    """Mean over runs of the seconds that selection took, divided by those of training."""
+    selection = [part for part in style.PARTS if part not in ("train", "save")]
+    pairs = [(_total((run,), selection), _total((run,), ["train"])) for run in runs]
+    shares = [selecting / training for selecting, training in pairs if training]
+    return float(np.mean(shares)) if shares else None
 
 
 def _counted(run: StoredRun) -> bool:
