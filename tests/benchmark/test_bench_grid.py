@@ -100,8 +100,8 @@ def test_packaged_grids(name, expected, runs):
 
 def test_the_grid_that_asks_why_is_not_mixed_with_the_comparison():
     specs = load_grid("reproduction-why").specs
-    assert {spec.study for spec in specs} == {"longer", "preprocessing", "chosen K"}
-    assert len(specs) == len({spec.key for spec in specs}) == (4 + 2 * 2 + 2 * 6) * 5
+    assert {spec.study for spec in specs} == {"longer", "preprocessing", "chosen K", "every row"}
+    assert len(specs) == (4 + 2 * 2 + 2 * 6 + 2 * 3) * 5
     for spec in specs:
         assert spec.config["epochs"] == (300 if spec.study == "longer" else 100)
         assert spec.config["protocol"] == (
@@ -109,14 +109,13 @@ def test_the_grid_that_asks_why_is_not_mixed_with_the_comparison():
         )
 
 
-def test_a_chosen_k_is_compared_with_the_runs_of_the_comparison():
-    first = {spec.key for spec in load_grid("reproduction-1").specs}
-    chosen = [spec for spec in load_grid("reproduction-why").specs if spec.study == "chosen K"]
-    assert {spec.method for spec in chosen if spec.key in first} == {"Random", "D2ACE (K = 6)"}
-    assert {spec.config["selector_options"].get("neighbors") for spec in chosen} == {
-        None,
-        *(4, 5, 7, 8),
-    }
+def test_variants_of_d2ace_are_compared_with_the_runs_of_the_comparison():
+    done = {spec.key for spec in load_grid("reproduction-1").specs}
+    specs = [spec for spec in load_grid("reproduction-why").specs if spec.key not in done]
+    new = {(spec.method, *spec.config["selector_options"].items()) for spec in specs}
+    assert new > {(f"D2ACE (K = {k})", ("neighbors", k)) for k in (4, 5, 7, 8)}
+    assert new > {("D2ACE (full pass)", ("predictions", "full_pass"))}
+    assert len({spec.key for spec in specs}) == (4 + 2 * 2 + 2 * 4 + 2 * 1) * 5
 
 
 def test_ablations_sweeps_and_case_studies_in_one_file():

@@ -76,6 +76,8 @@ def headline(laboratory: Laboratory, found: list[Finding]) -> list[str]:
     if not laboratory.finished:
         return ["The store holds no finished run: there is nothing to report yet."]
     comparable = [finding for finding in found if len(finding.verdicts.average_ranks) > 1]
+    # Studies on the side ask other questions, often with fewer methods: they do not decide this.
+    comparable = [one for one in comparable if one.comparison.study == "main"] or comparable
     if not comparable:
         return ["No two methods finished on the same dataset: there is nothing to compare yet."]
     wins: dict[str, int] = {}
