@@ -11,6 +11,7 @@ from torch import Tensor
 
 from d2ace.models import layers
 from d2ace.models.paca_flow import ConditionalFlow, sigmoidal_flow
+from d2ace.models.paca_mixture import sigmoid_mixture
 from d2ace.models.recompute import recomputed
 
 SIZES = [(5, 4), (14, 52), (3, 1), (1, 2), (2, 250)]  # q, D
@@ -199,6 +200,42 @@ def test_far_points_and_extreme_weights_stay_finite(size):
     density.sum().backward()
     for tensor in (z, *flow.parameters()):
         assert torch.isfinite(tensor.grad).all()
+
+
+def mixture_by_logarithms(raw_slope, offset, raw_weight, z):
+    """Term by term on logarithmic scale, where nothing leaves the range."""
+    log_weight = raw_weight.log_softmax(0)
+    slope = F.softplus(raw_slope)
+    t = slope * z[:, None] + offset
+    up, down = F.logsigmoid(t), F.logsigmoid(-t)
+    log_slope = (log_weight + slope.log() + up + down).logsumexp(0)
+    return (log_weight + up).exp().sum(0), (log_weight + down).exp().sum(0), log_slope
+
+
+@pytest.mark.parametrize("scale", [0.3, 10.0, 60.0])
+def test_a_mixture_keeps_its_digits_in_single_precision(scale):
+    """Its slope goes down to exp(-100) and less, where no term of it is a float32."""
+    inputs = [
+        *(
+            size * torch.randn(16, 7, 3, 5, dtype=torch.float64)
+            for size in (scale / 4, scale, scale)
+        ),
+        torch.randn(7, 5, dtype=torch.float64),
+    ]
+
+    def found(mixture, dtype):
+        leaves = [tensor.to(dtype).requires_grad_() for tensor in inputs]
+        parts = mixture(*leaves)
+        coefficients = (0.7, -0.3, 1.1)
+        total = sum(c * part.sum() for c, part in zip(coefficients, parts, strict=True))
+        return [*parts, *torch.autograd.grad(total, leaves)]
+
+    expected = found(mixture_by_logarithms, torch.float64)
+    for one, exact in zip(found(sigmoid_mixture, torch.float32), expected, strict=True):
+        # far out, t itself is only known to 1e-7 of its size
+        torch.testing.assert_close(one.double(), exact, rtol=2e-4, atol=2e-5 * max(1.0, scale))
+    if scale > 50:
+        assert expected[2].min() < -104
 
 
 def test_half_precision_input_is_computed_in_full():

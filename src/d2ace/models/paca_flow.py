@@ -20,10 +20,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import layers
+from .paca_mixture import LEAST_SLOPE, sigmoid_mixture
 from .recompute import recomputed
 
 DELTA = 1e-6  # δ: the mixture is squeezed into [δ/2, 1 - δ/2] before its logit is taken
-LEAST_SLOPE = 1e-30  # softplus underflows to 0 far left, and its logarithm is needed
 _HALF_IDENTITY = 0.5 * math.log(math.e - 1.0)  # two of them: softplus(ln(e - 1)) = 1
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -92,18 +92,12 @@ def sigmoidal_flow(
         torch.addmm(b[:, None], w, common).view(shape)
         for w, b in zip(mixture_weight.chunk(3), mixture_bias.chunk(3), strict=True)
     )
-    slope = F.softplus(raw_slope).clamp_min(LEAST_SLOPE)  # α
-    log_weight = torch.log_softmax(raw_weight, 0)  # log w
-    t = torch.addcmul(offset, slope, z[:, None])
-    log_sigmoid = F.logsigmoid(t)
-    log_above = log_weight + log_sigmoid  # log w σ(t)
-    log_below = log_above - t  # log w σ(-t), as log σ(-t) = log σ(t) - t
+    above, below, log_slope = sigmoid_mixture(raw_slope, offset, raw_weight, z)
     # o' and 1 - o', each as its own sum: near 1 the difference would keep a few bits only
-    log_above_sum = (log_above.exp().sum(0) * (1.0 - DELTA) + DELTA / 2).log()
-    log_below_sum = (log_below.exp().sum(0) * (1.0 - DELTA) + DELTA / 2).log()
-    stretch = torch.logsumexp(log_below + log_sigmoid + slope.log(), 0)
-    log_derivative = stretch + math.log1p(-DELTA) - log_above_sum - log_below_sum
-    return log_above_sum - log_below_sum, log_derivative
+    log_above = (above * (1.0 - DELTA) + DELTA / 2).log()
+    log_below = (below * (1.0 - DELTA) + DELTA / 2).log()
+    log_derivative = log_slope + math.log1p(-DELTA) - log_above - log_below
+    return log_above - log_below, log_derivative
 
 
 class LabelMap(nn.Module):
