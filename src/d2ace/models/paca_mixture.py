@@ -46,23 +46,25 @@ class _Mixture(torch.autograd.Function):
         down = torch.sigmoid(t.neg_(), out=t)
         room = torch.maximum(up, down)
         share = relative.sub_(scale).exp_().mul_(room).mul_(room)
-        sum_ = torch.mul(share, slope, out=room).sum(0)
+        relative_slope = torch.mul(share, slope, out=room).sum(0)
         above = torch.mul(weight, up, out=room).sum(0)
         below = torch.mul(weight, down, out=room).sum(0)
-        share.div_(sum_)  # of a term in the slope, divided by its α
-        log_slope = sum_.log() + (scale - largest) - total.log()
+        share.div_(relative_slope)  # of a term in the slope, divided by its α
+        log_slope = relative_slope.log() + (scale - largest) - total.log()
         ctx.save_for_backward(raw_slope, slope, weight, up, down, share, log_slope, z)
         return above, below, log_slope
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, above: Tensor, below: Tensor, log_slope: Tensor) -> tuple[Tensor, ...]:
-        raw_slope, slope, weight, up, down, share, log_of_slope, z = ctx.saved_tensors
-        term = (share * slope).mul_(log_slope)
-        by_weight = (up * above).addcmul_(down, below).mul_(weight).add_(term)  # times w
-        by_weight.addcmul_(weight, by_weight.sum(0), value=-1)
+    def backward(
+        ctx: Any, by_above: Tensor, by_below: Tensor, by_log_slope: Tensor
+    ) -> tuple[Tensor, ...]:
+        raw_slope, slope, weight, up, down, share, log_slope, z = ctx.saved_tensors
+        term = (share * slope).mul_(by_log_slope)
+        by_raw_weight = (up * by_above).addcmul_(down, by_below).mul_(weight).add_(term)
+        by_raw_weight.addcmul_(weight, by_raw_weight.sum(0), value=-1)  # through the softmax
         by_t = (down - up).mul_(term)
-        by_t.addcmul_(share, (above - below) * log_of_slope.exp())  # w σ(t) σ(-t)
+        by_t.addcmul_(share, (by_above - by_below) * log_slope.exp())  # times w σ(t) σ(-t)
         by_z = torch.mul(by_t, slope, out=term).sum((0, 2))
-        by_slope = (share * log_slope).addcmul_(by_t, z[:, None])
-        return by_slope.mul_(torch.sigmoid(raw_slope)), by_t, by_weight, by_z
+        by_slope = (share * by_log_slope).addcmul_(by_t, z[:, None])
+        return by_slope.mul_(torch.sigmoid(raw_slope)), by_t, by_raw_weight, by_z
