@@ -99,8 +99,8 @@ def draw(everything: Report, place: Path) -> None:
     for section in everything.sections:
         for group in section.groups if section.name in DRAWN else []:
             for figure in group.figures:
-                svg, _ = figure.render()
-                (folder / f"{figure.name}.svg").write_text(standalone(svg), encoding="utf-8")
+                picture = standalone(figure.svg())
+                (folder / f"{figure.name}.svg").write_text(picture, encoding="utf-8")
 
 
 def main() -> None:

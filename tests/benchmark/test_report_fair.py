@@ -8,6 +8,7 @@ import pytest
 from report_data import result
 
 from d2ace.benchmark.frames import Comparison, collect
+from d2ace.benchmark.seed_tables import seeds
 from d2ace.benchmark.specs import RunSpec
 from d2ace.benchmark.store import Store
 from d2ace.benchmark.summary import findings, headline
@@ -24,11 +25,12 @@ def add(
     selector: str,
     score: float,
     fold: int = 0,
+    seed: int = 0,
     study: str = "main",
     **more: str,
 ) -> None:
-    config = {"data": "yeast", "model": "mlp", "selector": selector, "fold": fold, "epochs": 3}
-    spec = RunSpec(study, method, {**config, **more})
+    config = {"data": "yeast", "model": "mlp", "selector": selector, "fold": fold, "seed": seed}
+    spec = RunSpec(study, method, {**config, "epochs": 3, **more})
     content = result(spec)
     content["test"] = dict.fromkeys(content["test"], score)
     store.add(spec, content)
@@ -89,3 +91,37 @@ def test_a_study_on_the_side_does_not_decide_the_headline(store: Store) -> None:
     add(store, "D2ACE", "d2ace", 0.7)
     add(store, "Random", "random", 0.8)
     assert words().startswith("Random has the best average rank in 3 of 4 tables")
+
+
+def test_what_the_seed_changes_is_taken_within_folds(store: Store) -> None:
+    """Folds lie far apart and seeds do not: only the seeds count."""
+    for seed, shift in enumerate((0.0, 0.02)):
+        for fold, score in enumerate((0.5, 0.9)):
+            add(store, "Random", "random", score + shift, fold, seed)
+            add(store, "D2ACE", "d2ace", score + 0.01, fold, seed)
+    table = seeds("seeds", comparison(store), "macro_auc")
+    assert table is not None
+    shown = [[cell.text for cell in row] for row in [*table.rows, *table.foot]]
+    assert shown == [
+        ["yeast", "0", "0.7000", "0.7100"],
+        ["yeast", "1", "0.7200", "0.7100"],
+        ["yeast", "sd", "0.0141", "0.0000"],
+    ]
+    assert [row[3].note for row in table.rows] == ["+0.0100", "−0.0100"]
+    loss = seeds("seeds", comparison(store), "ranking_loss")
+    assert loss is not None
+    assert [row[3].note for row in loss.rows] == ["−0.0100", "+0.0100"]
+
+
+def test_seeds_are_compared_on_the_folds_that_they_share(store: Store) -> None:
+    for fold, score in enumerate((0.5, 0.9)):
+        add(store, "Random", "random", score, fold, seed=0)
+    add(store, "Random", "random", 0.52, fold=0, seed=1)
+    table = seeds("seeds", comparison(store), "macro_auc")
+    assert table is not None
+    assert [row[2].text for row in table.foot] == ["0.0141"]
+
+
+def test_one_seed_makes_no_table_of_seeds(store: Store) -> None:
+    add(store, "Random", "random", 0.5)
+    assert seeds("seeds", comparison(store), "macro_auc") is None

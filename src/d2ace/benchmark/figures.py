@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,21 +48,34 @@ class Figure:
 
     kind = "figure"
 
+    def svg(self) -> str:
+        """The figure as SVG; the same bytes every time."""
+        with self._drawn() as canvas:
+            return self._vector(canvas)
+
     def render(self) -> tuple[str, bytes]:
         """The figure as SVG and as PDF; the same bytes every time."""
-        with style.applied(), warnings.catch_warnings():
-            # A name in a script the font lacks is drawn as boxes in the PDF; that is no failure.
-            warnings.filterwarnings("ignore", message="Glyph .* missing")
-            canvas = self.draw()
-            vector, document = io.BytesIO(), io.BytesIO()
-            canvas.savefig(vector, format="svg", transparent=True, metadata={"Date": None})
+        with self._drawn() as canvas:
+            vector, document = self._vector(canvas), io.BytesIO()
             canvas.set_layout_engine("none")  # settled by the first drawing
             canvas.savefig(
                 document,
                 format="pdf",
                 metadata={"CreationDate": None, "Title": self.title},
             )
-        return self._own_names(vector.getvalue().decode()), document.getvalue()
+        return vector, document.getvalue()
+
+    @contextlib.contextmanager
+    def _drawn(self) -> Iterator[Canvas]:
+        with style.applied(), warnings.catch_warnings():
+            # A name in a script the font lacks is drawn as boxes in the PDF; that is no failure.
+            warnings.filterwarnings("ignore", message="Glyph .* missing")
+            yield self.draw()
+
+    def _vector(self, canvas: Canvas) -> str:
+        out = io.BytesIO()
+        canvas.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+        return self._own_names(out.getvalue().decode())
 
     def _own_names(self, svg: str) -> str:
         """Only the drawing, under element names that no other figure of the page has."""

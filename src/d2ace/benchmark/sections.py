@@ -13,6 +13,7 @@ from . import (
     figures_training,
     gain_tables,
     score_tables,
+    seed_tables,
     study_tables,
     style,
     summary,
@@ -90,6 +91,8 @@ def _scores(
             for metric in judged[title]:
                 name = names("gains", title, metric)
                 group.add(gain_tables.by_dataset(name, one, metric, published))
+        for metric in judged[title]:
+            group.add(seed_tables.seeds(names("seeds", title, metric), one, metric))
         for metric in judged[title]:
             group.add(figures_scores.scores(names("score-plot", title, metric), one, metric, looks))
             if random and len(one.methods) > 1:
