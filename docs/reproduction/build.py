@@ -4,10 +4,11 @@
     python docs/reproduction/build.py                # from results.csv alone
     python docs/reproduction/build.py --folder docs/images --db images.db
 
-`results.csv` has a row for each run and `curves.csv.gz` the curves of all runs; `tables.md` and
-`figures/` are made from these two and from nothing else. The grids that made the runs are packaged:
-`d2ace bench reproduction-1 --db runs.db --from docs/reproduction/results.csv`, up to
-`reproduction-6`; with `--from`, runs that are in the file are not run again.
+`results.csv` has a row for each run, `curves.csv.gz` the curves of all runs and `recordings.zip`
+what case studies recorded; `tables.md` and `figures/` are made from these and from nothing else.
+The grids that made the runs are packaged: `d2ace bench reproduction-1 --db runs.db --from
+docs/reproduction/results.csv`, up to `reproduction-6`; with `--from`, runs that are in the file are
+not run again.
 """
 
 from __future__ import annotations

@@ -202,12 +202,16 @@ def test_what_is_finished_stays(store):
     assert found.result["test"]["macro_auc"] == 0.7
 
 
+def packed(**arrays: np.ndarray) -> bytes:
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)
+    return content.getvalue()
+
+
 def test_recordings(store):
     arrays = {"P": np.linspace(0, 1, 5), "label_names": np.array(["sun", "sea"])}
-    packed = io.BytesIO()
-    np.savez_compressed(packed, **arrays)
     with_it, without = spec(record=True), spec()
-    store.add(with_it, result(with_it), packed.getvalue())
+    store.add(with_it, result(with_it), packed(**arrays))
     store.add(without, result(without))
     found = store.recording(store.runs()[0].id)
     assert found is not None
@@ -362,6 +366,29 @@ def test_a_store_is_rebuilt_from_its_csv(tmp_path):
         two.export(tmp_path / "again" / "results.csv")
     for name in ("results.csv", "curves.csv.gz"):
         assert (tmp_path / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+
+
+def test_recordings_are_exported_and_come_back(tmp_path):
+    run, path, beside = spec(record=True), tmp_path / "results.csv", tmp_path / "recordings.zip"
+    with Store(tmp_path / "one.db") as one, Store(tmp_path / "two.db") as two:
+        one.add(run, result(run), packed(P=np.linspace(0, 1, 5)))
+        one.add(spec(), result(spec()))
+        one.export(path)
+        exported = beside.read_bytes()
+        two.import_(path)
+        recorded, plain = two.runs()
+        found = two.recording(recorded.id)
+        assert found is not None
+        assert list(found["P"]) == [0, 0.25, 0.5, 0.75, 1]
+        assert two.recording(plain.id) is None
+        two.export(path)
+        assert beside.read_bytes() == exported
+        beside.write_bytes(exported[:-30])
+        with Store(tmp_path / "three.db") as three:
+            with pytest.raises(UserError, match=r"recordings\.zip cannot be read"):
+                three.import_(path)
+            three.export(path)
+        assert not beside.exists()  # what recorded nothing leaves none
 
 
 def test_importing_never_overwrites_what_is_stored(tmp_path):

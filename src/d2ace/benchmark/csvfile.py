@@ -1,7 +1,8 @@
 """A store as text: ``results.csv``, a row per run, and ``curves.csv.gz``, a row per run and epoch.
 
-Numbers of ``results.csv`` keep all their digits. What is lost: recordings, the split of an epoch's
-seconds into parts, and the validation metrics of an epoch but the monitored one.
+Recordings, where there are any, go beside them into ``recordings.zip``. Numbers of ``results.csv``
+keep all their digits. What is lost: the split of an epoch's seconds into parts, and the validation
+metrics of an epoch but the monitored one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import gzip
 import io
 import json
 import os
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from .store import Store, StoredRun
 
 CURVES = "curves.csv.gz"
+RECORDINGS = "recordings.zip"
+MEMBER = ".npz"
 CURVE = (
     "key",
     "epoch",
@@ -61,6 +65,7 @@ def write(store: Store, path: Path) -> None:
     packed = gzip.compress(curves.getvalue().encode(), mtime=0)  # no clock: same runs, same bytes
     path.parent.mkdir(parents=True, exist_ok=True)
     _replace(path.with_name(CURVES), packed)
+    _write_recordings(store, path.with_name(RECORDINGS))
     _replace(path, table.getvalue().encode())
 
 
@@ -113,6 +118,18 @@ def _curve(run: StoredRun) -> Iterable[list[str]]:
         yield [run.key, str(epoch["epoch"]), *short]
 
 
+def _write_recordings(store: Store, path: Path) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:  # they are compressed already
+        for key, recording in store.packed_recordings():
+            archive.writestr(zipfile.ZipInfo(f"{key}{MEMBER}"), recording)  # no clock here either
+        empty = not archive.namelist()
+    if empty:
+        path.unlink(missing_ok=True)  # of other runs
+    else:
+        _replace(path, content.getvalue())
+
+
 def _text(value: Any) -> str:
     if value is None:
         return ""
@@ -136,6 +153,7 @@ def read(store: Store, path: Path) -> int:
     if not path.is_file():
         raise UserError(f"there is no file {path} to take runs from")
     curves = _read_curves(path.with_name(CURVES))
+    recordings = _read_recordings(path.with_name(RECORDINGS))
     taken = 0
     with path.open(newline="", encoding="utf-8") as file:
         table = csv.DictReader(file)
@@ -155,6 +173,7 @@ def read(store: Store, path: Path) -> int:
                     status=row["status"],
                     result=result,
                     error=row.get("error") or None,
+                    recording=recordings.get(f"{row['key']}{MEMBER}"),
                     complete=False,
                     finished_at=row.get("finished_at"),
                 )
@@ -222,6 +241,20 @@ def _read_curves(path: Path) -> dict[str, list[dict[str, Any]]]:
     except (OSError, EOFError, KeyError, ValueError) as error:
         raise UserError(f"{path} cannot be read as the curves of runs: {error}") from None
     return curves
+
+
+def _read_recordings(path: Path) -> dict[str, bytes]:
+    if not path.is_file():
+        return {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = {name: archive.read(name) for name in archive.namelist()}
+            if not all(name.endswith(MEMBER) for name in found):
+                # Of a torn file, zipfile may take the last recording for the whole archive.
+                raise zipfile.BadZipFile("its end is missing")
+            return found
+    except (OSError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} cannot be read as the recordings of runs: {error}") from None
 
 
 def _number(text: str) -> float | int | None:

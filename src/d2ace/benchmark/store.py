@@ -251,6 +251,12 @@ class Store:
         with np.load(io.BytesIO(row[0]), allow_pickle=False) as arrays:
             return dict(arrays)
 
+    def packed_recordings(self) -> Iterator[tuple[str, bytes]]:
+        """Key and ``record.npz`` of every run that recorded something."""
+        yield from self._connection.execute(
+            "SELECT key, recording FROM runs WHERE recording IS NOT NULL ORDER BY id"
+        )
+
     def mean_seconds(self) -> dict[tuple[str, str], float]:
         """Mean duration of the finished runs by (dataset, model)."""
         rows = self._connection.execute(
@@ -262,7 +268,7 @@ class Store:
     # CSV ------------------------------------------------------------------------------------
 
     def export(self, csv_path: str | Path) -> None:
-        """Write ``csv_path``, a row per run, and ``curves.csv.gz`` beside it."""
+        """Write ``csv_path``, a row per run; beside it ``curves.csv.gz`` and ``recordings.zip``."""
         from .csvfile import write
 
         write(self, Path(csv_path))
