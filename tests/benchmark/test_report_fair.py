@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from report_data import result
@@ -11,7 +12,9 @@ from d2ace.benchmark.frames import Comparison, collect
 from d2ace.benchmark.seed_tables import seeds
 from d2ace.benchmark.specs import RunSpec
 from d2ace.benchmark.store import Store
+from d2ace.benchmark.study_tables import ablation, sweep
 from d2ace.benchmark.summary import findings, headline
+from d2ace.benchmark.tables import Table
 
 
 def comparison(store: Store) -> Comparison:
@@ -27,7 +30,7 @@ def add(
     fold: int = 0,
     seed: int = 0,
     study: str = "main",
-    **more: str,
+    **more: Any,
 ) -> None:
     config = {"data": "yeast", "model": "mlp", "selector": selector, "fold": fold, "seed": seed}
     spec = RunSpec(study, method, {**config, "epochs": 3, **more})
@@ -125,3 +128,57 @@ def test_seeds_are_compared_on_the_folds_that_they_share(store: Store) -> None:
 def test_one_seed_makes_no_table_of_seeds(store: Store) -> None:
     add(store, "Random", "random", 0.5)
     assert seeds("seeds", comparison(store), "macro_auc") is None
+
+
+def swept(store: Store, size: int, scores: dict[int, float]) -> None:
+    for fold, score in scores.items():
+        options = {"neighbors": size}
+        add(store, f"K={size}", "d2ace", score, fold, study="sweep", selector_options=options)
+
+
+def shown(table: Table, heading: str) -> list[str]:
+    place = table.columns.index(heading)
+    return [row[place].text for row in table.rows]
+
+
+def test_values_of_a_sweep_are_compared_on_the_folds_that_all_have(store: Store) -> None:
+    swept(store, 4, {0: 0.5, 1: 0.9})  # the second fold is an easy one
+    swept(store, 6, {0: 0.6})
+    (one,) = collect(store).sweeps
+    table = sweep("sweep", one)
+    assert shown(table, "Macro-AUC") == ["0.5000", "0.6000"]
+    assert [row[1].place for row in table.rows] == [2, 1]
+    assert "Without 1 run on folds that not every value has." in table.caption
+    swept(store, 6, {1: 0.92})
+    (one,) = collect(store).sweeps
+    table = sweep("sweep", one)
+    assert shown(table, "Macro-AUC") == ["0.7000", "0.7600"]
+    assert "Without" not in table.caption
+    assert [text.split()[0] for text in shown(table, "Macro-AUC against 6")] == ["−0.0600", "–"]
+    (row,) = [r for r in table.data or [] if (r["neighbors"], r["metric"]) == ("4", "ranking_loss")]
+    assert row["difference"] == pytest.approx(0.06)
+
+
+def test_values_without_a_common_fold_are_not_marked(store: Store) -> None:
+    swept(store, 4, {1: 0.9})
+    swept(store, 6, {0: 0.6})
+    (one,) = collect(store).sweeps
+    table = sweep("sweep", one)
+    assert [row[1].place for row in table.rows] == [0, 0]
+    assert shown(table, "Macro-AUC against 6") == ["–", "–"]
+    assert "No fold was run with every value" in table.caption
+
+
+def test_variants_on_different_folds_are_not_marked(store: Store) -> None:
+    for fold, score in enumerate((0.5, 0.9)):
+        add(store, "A", "d2ace", score, fold, study="ablation")
+    options = {"correlation": "none"}
+    add(store, "H", "d2ace", 0.6, study="ablation", selector_options=options)
+    (study,) = collect(store).ablations
+    table = ablation("ablation", study, "yeast")
+    assert shown(table, "Macro-AUC") == ["0.7000", "0.6000"]
+    assert [row[2].place for row in table.rows] == [0, 0]
+    assert shown(table, "Macro-AUC against A") == ["–", "+0.1000"]
+    add(store, "H", "d2ace", 0.7, fold=1, study="ablation", selector_options=options)
+    (study,) = collect(store).ablations
+    assert [row[2].place for row in ablation("ablation", study, "yeast").rows] == [1, 2]

@@ -59,7 +59,7 @@ def targets(name: str, comparison: Comparison) -> Table | None:
         return None
     return Table(
         name=name,
-        title=f"Epochs to {BASELINE}'s best, {comparison.model}",
+        title=f"Epochs to {BASELINE}'s best, {comparison.heading}",
         caption=(
             f"Epochs, and seconds without evaluation, until a run's validation score is as good as "
             f"the best of {BASELINE}'s run with the same fold and seed. The median over runs, one "
@@ -101,7 +101,7 @@ def peaks(name: str, comparison: Comparison) -> Table | None:
         return None
     return Table(
         name=name,
-        title=f"Best epoch, {comparison.model}",
+        title=f"Best epoch, {comparison.heading}",
         caption=(
             "The epoch with the best validation score, the median over runs, and below it how much "
             "of that score is gone at the last epoch, the mean over runs. A method that overfits "

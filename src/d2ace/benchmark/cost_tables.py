@@ -37,7 +37,7 @@ def times(name: str, comparison: Comparison) -> Table:
             )
     return Table(
         name=name,
-        title=f"Seconds per run, {comparison.model}",
+        title=f"Seconds per run, {comparison.heading}",
         caption=(
             "Mean wall-clock seconds, evaluation left out. “Selection” is what is neither training "
             "nor saving, over the training of the same run: the fair comparison where other jobs "

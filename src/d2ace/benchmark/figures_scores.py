@@ -47,7 +47,7 @@ def scores(name: str, comparison: Comparison, metric: str, looks: dict[str, styl
 
     return Figure(
         name=name,
-        title=f"{title} by dataset, {comparison.model}",
+        title=f"{title} by dataset, {comparison.heading}",
         caption=(
             f"Mean test {title} of every method on every dataset; bars are ± one standard "
             f"deviation over {comparison.spread()}. "
@@ -97,7 +97,7 @@ def gains(name: str, comparison: Comparison, metric: str, looks: dict[str, style
 
     return Figure(
         name=name,
-        title=f"Gain over {BASELINE} in {title}, {comparison.model}",
+        title=f"Gain over {BASELINE} in {title}, {comparison.heading}",
         caption=(
             f"Mean difference to {BASELINE}, paired by fold and seed, with its 95 % interval; "
             f"right of the line is better than {BASELINE}. An interval that crosses the line "
@@ -187,7 +187,7 @@ def ranks(
         )
     return Figure(
         name=name,
-        title=f"Average ranks in {title}, {comparison.model}",
+        title=f"Average ranks in {title}, {comparison.heading}",
         caption=(
             f"Average rank over {counted(verdicts.datasets, 'dataset')}; 1, at the left, is best. "
             f"{bar}"

@@ -109,8 +109,11 @@ def option_curve(name: str, sweep: Sweep, metric: str) -> Figure:
     return Figure(
         name=name,
         title=f"{title} over {shown}, {sweep.model} on {sweep.dataset}",
-        caption=f"Mean test {title} for each value; bars are ± one standard deviation over the "
-        f"runs. {_even_spacing(values)}".strip(),
+        caption=_sentences(
+            f"Mean test {title} for each value; bars are ± one standard deviation over the runs.",
+            _even_spacing(values),
+            sweep.note,
+        ),
         alt=f"Curve of {title} over {shown}: {listed}.",
         draw=draw,
     )
@@ -143,7 +146,7 @@ def option_map(name: str, sweep: Sweep, metric: str) -> Figure:
             if np.isnan(value):
                 continue
             light = (value - lowest) > 0.55 * (highest - lowest)
-            best = value == (highest if METRICS[metric].higher_is_better else lowest)
+            best = sweep.fair and value == (highest if METRICS[metric].higher_is_better else lowest)
             axes.text(
                 column,
                 row,
@@ -171,8 +174,12 @@ def option_map(name: str, sweep: Sweep, metric: str) -> Figure:
     return Figure(
         name=name,
         title=f"{title} over {axis_title(sweep.options)}, {sweep.model} on {sweep.dataset}",
-        caption=f"Mean test {title} for each pair of {left} (rows) and {below} (columns); "
-        "the best is bold, an empty field was not run.",
+        caption=_sentences(
+            f"Mean test {title} for each pair of {left} (rows) and {below} (columns).",
+            "The best is bold." if sweep.fair else "",
+            "An empty field was not run." if np.isnan(grid).any() else "",
+            sweep.note,
+        ),
         alt=f"Heat map of {title}: {listed}.",
         draw=draw,
     )
@@ -221,6 +228,10 @@ def _to_scale(values: list[Any]) -> bool:
 
 def _even_spacing(values: list[Any]) -> str:
     return "" if _to_scale(values) else "The values stand side by side, not to scale."
+
+
+def _sentences(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
 
 
 def _tick(value: Any) -> str:

@@ -37,7 +37,7 @@ def losses(name: str, comparison: Comparison, dataset: str, looks: Looks) -> Fig
         dataset,
         looks,
         read=lambda run: curve(run, key),
-        title=f"Training loss, {comparison.model} on {dataset}",
+        title=f"Training loss, {comparison.heading} on {dataset}",
         label="Training loss",
         caption=what,
         logarithmic=True,
@@ -54,7 +54,7 @@ def validation(name: str, comparison: Comparison, dataset: str, looks: Looks) ->
         dataset,
         looks,
         read=lambda run: curve(run, "validation", metric),
-        title=f"Validation {title}, {comparison.model} on {dataset}",
+        title=f"Validation {title}, {comparison.heading} on {dataset}",
         label=f"Validation {title}",
         caption="The score that chooses the epoch whose weights are tested; the marker on a curve "
         "stands at its best mean.",
@@ -70,7 +70,7 @@ def effective_rows(name: str, comparison: Comparison, dataset: str, looks: Looks
         dataset,
         looks,
         read=lambda run: curve(run, "effective_rows") / _train_rows(run),
-        title=f"Effective sample size, {comparison.model} on {dataset}",
+        title=f"Effective sample size, {comparison.heading} on {dataset}",
         label="Share of the training rows",
         caption="Effective sample size of the sampling distribution, 1/ΣP², as a share of the "
         "training rows: 1 is uniform, small values concentrate on few rows.",
@@ -86,7 +86,7 @@ def distinct_rows(name: str, comparison: Comparison, dataset: str, looks: Looks)
         dataset,
         looks,
         read=lambda run: curve(run, "distinct_rows") / _train_rows(run),
-        title=f"Rows seen in an epoch, {comparison.model} on {dataset}",
+        title=f"Rows seen in an epoch, {comparison.heading} on {dataset}",
         label="Share of the training rows",
         caption="Distinct rows drawn in an epoch, as a share of the training rows.",
         band=False,
@@ -129,7 +129,7 @@ def time_split(name: str, comparison: Comparison, dataset: str) -> Figure | None
     listed = ", ".join(f"{method} {value:.1f}" for method, value in total.items())
     return Figure(
         name=name,
-        title=f"Time by part, {comparison.model} on {dataset}",
+        title=f"Time by part, {comparison.heading} on {dataset}",
         caption="Mean wall-clock seconds of a run: one-off set-up, computing weights and "
         "probabilities, drawing batches, observing predictions, forward and backward passes, "
         "writing checkpoints. Evaluation is left out.",

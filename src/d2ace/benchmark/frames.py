@@ -49,6 +49,11 @@ class Comparison:
     cells: dict[tuple[str, str], tuple[StoredRun, ...]]
 
     @property
+    def heading(self) -> str:
+        """What is compared: the model, and the study unless it is the main one."""
+        return self.model if self.study == "main" else f"{self.model}, {self.study}"
+
+    @property
     def datasets(self) -> list[str]:
         """Datasets, by name."""
         return sorted({dataset for dataset, _ in self.cells})
@@ -150,7 +155,26 @@ class Sweep:
     options: tuple[str, ...]
     """The options that were varied."""
     points: dict[tuple[Any, ...], tuple[StoredRun, ...]]
-    """Values of these options -> runs."""
+    """Values of these options -> runs, of the folds and seeds that all values have, if any."""
+    left_out: int
+    """Runs of other folds and seeds."""
+
+    @property
+    def fair(self) -> bool:
+        """Whether all values were run on the same folds and seeds."""
+        return len({pairs(runs) for runs in self.points.values()}) == 1
+
+    @property
+    def note(self) -> str:
+        """What to know of the runs before comparing values; often nothing."""
+        if not self.fair:
+            return (
+                "No fold was run with every value, so that their scores are not comparable and "
+                "none is marked."
+            )
+        if self.left_out:
+            return f"Without {counted(self.left_out, 'run')} on folds that not every value has."
+        return ""
 
 
 @dataclass(frozen=True)
@@ -282,19 +306,21 @@ def _sweeps(runs: list[StoredRun]) -> list[Sweep]:
         for run in members:
             value = tuple(_value(run, key) for key in varied)
             points.setdefault(value, {}).setdefault((run.seed, run.fold), run)
-        sweeps.append(
-            Sweep(
-                model=model,
-                dataset=dataset,
-                selector=selector,
-                options=varied,
-                points={
-                    value: tuple(points[value][key] for key in sorted(points[value]))
-                    for value in sorted(points, key=_sortable)
-                },
+        common = frozenset.intersection(*(frozenset(own) for own in points.values()))
+        kept = {
+            value: tuple(
+                points[value][key] for key in sorted(points[value]) if key in common or not common
             )
-        )
+            for value in sorted(points, key=_sortable)
+        }
+        left_out = sum(map(len, points.values())) - sum(map(len, kept.values()))
+        sweeps.append(Sweep(model, dataset, selector, varied, kept, left_out))
     return sweeps
+
+
+def pairs(runs: tuple[StoredRun, ...]) -> frozenset[tuple[int, int]]:
+    """The seeds and folds of runs."""
+    return frozenset((run.seed, run.fold) for run in runs)
 
 
 def _value(run: StoredRun, option: str) -> Any:

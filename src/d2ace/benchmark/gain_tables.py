@@ -27,7 +27,7 @@ def gains(name: str, comparison: Comparison) -> Table:
         rows.append(row)
     return Table(
         name=name,
-        title=f"Better than {BASELINE} by, {comparison.model}",
+        title=f"Better than {BASELINE} by, {comparison.heading}",
         caption=(
             f"Mean difference to {BASELINE} in the metric's units, positive is better whatever "
             "the metric, with its 95 % interval over all datasets, folds and seeds (paired). "
@@ -66,7 +66,7 @@ def by_dataset(name: str, comparison: Comparison, metric: str, published: Publis
         rows.append(row)
     return Table(
         name=name,
-        title=f"{METRICS[metric].title} better than {BASELINE} by, {comparison.model}",
+        title=f"{METRICS[metric].title} better than {BASELINE} by, {comparison.heading}",
         caption=(
             f"Mean difference to {BASELINE} on each dataset, positive is better, with its 95 % "
             f"interval over folds and seeds (paired). {NARROW}"

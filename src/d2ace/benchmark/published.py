@@ -76,6 +76,11 @@ class Published:
         """The average rank of a method over the paper's datasets."""
         return self.numbers["average_rank"].get((metric, _model(model), base_of(method)))
 
+    def ranked(self, metric: str, model: str) -> set[str]:
+        """The methods among which the average ranks are taken."""
+        every = self.numbers["average_rank"]
+        return {method for what, whose, method in every if (what, whose) == (metric, _model(model))}
+
     def p_value(self, metric: str, model: str, method: str) -> float | None:
         """The p-value of D2ACE against a method."""
         return self.numbers["p_value"].get((metric, _model(model), base_of(method)))

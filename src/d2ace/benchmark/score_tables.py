@@ -67,7 +67,7 @@ def scores(
         rows.append(row)
     return Table(
         name=name,
-        title=f"{METRICS[metric].title}, {comparison.model}",
+        title=f"{METRICS[metric].title}, {comparison.heading}",
         caption=(
             f"{title(metric)}: mean ± standard deviation on the test folds, over "
             f"{comparison.spread()}. 1, 2 and 3 mark the best three of a row."
@@ -103,13 +103,13 @@ def ranks(
     gaps = f" Left out because of gaps: {', '.join(left)}." if left else ""
     return Table(
         name=name,
-        title=f"Average ranks, {comparison.model}",
+        title=f"Average ranks, {comparison.heading}",
         caption=(
             f"Mean over {over} dataset{'' if counts == [1] else 's'} of the rank among the "
             "methods; 1 is best. Ranks are those of the printed scores, equal scores share the "
             f"lowest rank, as in the paper.{gaps}"
             + (
-                " “paper” is the published average, over thirteen datasets."
+                " “paper” is the published average, over thirteen datasets and eight methods."
                 if _any_published(rows)
                 else ""
             )
@@ -155,7 +155,7 @@ def tests(
     few = [verdicts.datasets for verdicts in judged.values() if not verdicts.enough]
     return Table(
         name=name,
-        title=f"Signed-rank tests, {comparison.model}",
+        title=f"Signed-rank tests, {comparison.heading}",
         caption=(
             "Is the first method better than the second? One-sided Wilcoxon signed-rank test over "
             "datasets (normal approximation, as in the paper), then corrected for the number of "
@@ -241,6 +241,9 @@ def _average_ranks(
     ]
     there = any(printed is not None for printed in every.values())
     whole = published.why_not(judged) if there else ""
+    ranked = published.ranked(metric, comparison.model)
+    if there and not whole and not ranked <= set(verdicts.average_ranks):
+        whole = f"ranks among {counted(len(ranked), 'method')}, which are not all here"
     row = [Cell(heading, heading, note=f"no paper values: {whole}" if whole else "")]
     for method, printed in every.items():
         rank = verdicts.average_ranks.get(method)

@@ -29,10 +29,10 @@ def build(store: Store, laboratory: Laboratory, published: Published) -> Report:
     """All parts of the report."""
     names = Names()
     looks = style.looks(laboratory.methods)
-    found = {_title(one): summary.findings(one) for one in laboratory.comparisons}
+    found = {one.heading: summary.findings(one) for one in laboratory.comparisons}
     every = [finding for several in found.values() for finding in several]
     judged = {
-        _title(one): {metric: judge(one, metric) for metric in SHOWN if _has(one, metric)}
+        one.heading: {metric: judge(one, metric) for metric in SHOWN if _has(one, metric)}
         for one in laboratory.comparisons
     }
     first = Section("summary", "Summary")
@@ -78,7 +78,7 @@ def _scores(
     if not laboratory.comparisons:
         section.missing.append("No methods were compared: d2ace bench quick")
     for one in laboratory.comparisons:
-        title = _title(one)
+        title = one.heading
         group = section.group(title)
         for metric, verdicts in judged[title].items():
             name = names("scores", title, metric)
@@ -112,7 +112,7 @@ def _ranks(
         "ranks", "Ranks and tests", "Who is best over datasets, and whether that could be chance."
     )
     for one in laboratory.comparisons:
-        title = _title(one)
+        title = one.heading
         compared = {
             metric: verdicts
             for metric, verdicts in judged[title].items()
@@ -144,7 +144,7 @@ def _convergence(laboratory: Laboratory, looks: dict[str, style.Look], names: Na
         "best and what it loses then.",
     )
     for one in laboratory.comparisons:
-        title = _title(one)
+        title = one.heading
         group = section.group(title)
         if BASELINE in one.methods:
             group.add(convergence_tables.targets(names("targets", title), one))
@@ -160,7 +160,7 @@ def _convergence(laboratory: Laboratory, looks: dict[str, style.Look], names: Na
 def _time(laboratory: Laboratory, names: Names) -> Section:
     section = Section("time", "Time", "What selection costs beside training itself.")
     for one in laboratory.comparisons:
-        title = _title(one)
+        title = one.heading
         group = section.group(title)
         group.add(cost_tables.times(names("times", title), one))
         for dataset in one.datasets:
@@ -230,7 +230,7 @@ def _cases(store: Store, laboratory: Laboratory, names: Names) -> Section:
             }
             recorded = {method: found for method, found in recorded.items() if found}
             if recorded:
-                place = f"{_title(one)} on {dataset}"
+                place = f"{one.heading} on {dataset}"
                 _case(section.group(place), place, recorded, names)
     return _or_missing(
         section,
@@ -266,7 +266,7 @@ def _selection(laboratory: Laboratory, looks: dict[str, style.Look], names: Name
         "selection", "Selection", "How strongly each method concentrates on some of the rows."
     )
     for one in laboratory.comparisons:
-        title = _title(one)
+        title = one.heading
         group = section.group(title)
         for dataset in one.datasets:
             for make, word in (
@@ -305,7 +305,7 @@ def _facts(laboratory: Laboratory) -> list[str]:
     facts = [f"{counted(len(runs), 'finished run')}"]
     if laboratory.failed:
         facts.append(f"{len({run.key for run in laboratory.failed})} failed")
-    facts.append(counted(len({run.dataset for run in runs.values()}), "dataset"))
+    facts.append(counted(len({style.base_of(run.dataset) for run in runs.values()}), "dataset"))
     facts.append(counted(len({run.model for run in runs.values()}), "model"))
     if laboratory.methods:
         facts.append(counted(len(laboratory.methods), "method"))
@@ -324,10 +324,6 @@ def _facts(laboratory: Laboratory) -> list[str]:
 
 def _recording(store: Store, run: StoredRun) -> figures_cases.Recording | None:
     return store.recording(run.id) if run.config.get("record") else None
-
-
-def _title(one: Comparison) -> str:
-    return one.model if one.study == "main" else f"{one.model}, {one.study}"
 
 
 def _has(one: Comparison, metric: str) -> bool:

@@ -53,7 +53,7 @@ def seeds(name: str, comparison: Comparison, metric: str) -> Table | None:
         return None
     return Table(
         name=name,
-        title=f"{METRICS[metric].title} by seed, {comparison.model}",
+        title=f"{METRICS[metric].title} by seed, {comparison.heading}",
         caption=(
             f"{title(metric)}: mean over the folds of each seed; below it the difference to "
             f"{BASELINE} with the same seed, positive is better. “sd” is the standard "

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from d2ace.evaluation import METRICS
+from d2ace.selectors import SELECTORS
 
 from .figures_studies import FULL
-from .frames import SHOWN, Array, Comparison, Sweep, counted, test_score
+from .frames import SHOWN, Array, Comparison, Sweep, counted, pairs, test_score
 from .store import StoredRun
 from .studies import ABLATION, printed
 from .tables import Cell, Table, Value, signed, word
-from .verdicts import interval
+from .verdicts import Interval, interval
 
 
 def ablation(name: str, study: Comparison, dataset: str) -> Table:
     """Every variant in every metric, and its difference to the full method."""
     rows = []
     data: list[dict[str, Value]] = []
-    for variant in study.methods:
+    here = [variant for variant in study.methods if study.runs(dataset, variant)]
+    for variant in here:
         runs = study.runs(dataset, variant)
-        if not runs:
-            continue
         what, _ = ABLATION.get(variant, ("", {}))
         row = [word(variant), word(what)]
         for metric in SHOWN:
@@ -44,13 +45,14 @@ def ablation(name: str, study: Comparison, dataset: str) -> Table:
         text = "–" if variant == FULL else signed(str(first))
         row.append(Cell(text, None if variant == FULL or not first.count else first.mean))
         rows.append(row)
+    fair = len({pairs(study.runs(dataset, variant)) for variant in here}) == 1
     return Table(
         name=name,
         title=f"Ablation, {study.model} on {dataset}",
         caption=(
             f"Mean ± standard deviation on the test folds, over {study.spread()}; the last column "
             f"is the paired difference to variant {FULL} with its 95 % interval, positive is "
-            "better."
+            "better." + (" Not all variants have all folds: none is marked." if not fair else "")
         ),
         columns=[
             "Variant",
@@ -58,46 +60,92 @@ def ablation(name: str, study: Comparison, dataset: str) -> Table:
             *[METRICS[metric].title for metric in SHOWN],
             f"{METRICS[SHOWN[0]].title} against {FULL}",
         ],
-        rows=_marked(rows, first=2),
+        rows=_marked(rows, first=2) if fair else rows,
         data=data,
     )
 
 
 def sweep(name: str, study: Sweep) -> Table:
-    """Every value in every metric."""
+    """Every value in every metric, and its difference to the method's own value."""
+    usual = _usual(study)
     rows = []
     data: list[dict[str, Value]] = []
     for values, runs in study.points.items():
-        rows.append(
-            [
-                *[_value(value) for value in values],
-                *[_score(runs, metric) for metric in SHOWN],
-                Cell(str(len(runs)), len(runs)),
-            ]
-        )
+        row = [
+            *[_value(value) for value in values],
+            *[_score(runs, metric) for metric in SHOWN],
+            Cell(str(len(runs)), len(runs)),
+        ]
+        if usual is not None:
+            one = _against(runs, study.points[usual], SHOWN[0])
+            own = values == usual or not one.count
+            row.append(Cell("–") if own else Cell(signed(str(one)), one.mean))
+        rows.append(row)
         for metric in SHOWN:
-            row: dict[str, Value] = {
+            line: dict[str, Value] = {
                 option: _value(value).text
                 for option, value in zip(study.options, values, strict=True)
             }
-            data.append({**row, "metric": metric, **_numbers(runs, metric)})
+            line |= {"metric": metric, **_numbers(runs, metric)}
+            if usual is not None:
+                one = _against(runs, study.points[usual], metric)
+                mean = one.mean if one.count else None
+                line |= {"difference": mean, "low": one.low, "high": one.high}
+            data.append(line)
     listed = " and ".join(printed(option) for option in study.options)
+    shown = "" if usual is None else ", ".join(_value(value).text for value in usual)
+    against = [f"{METRICS[SHOWN[0]].title} against {shown}"] if shown else []
     return Table(
         name=name,
         title=f"Sweep over {listed}, {study.model} on {study.dataset}",
-        caption=(
-            f"Mean ± standard deviation on the test folds for "
-            f"{counted(len(study.points), 'value')} of {listed}. "
-            "1, 2 and 3 mark the best three of a column."
+        caption=" ".join(
+            filter(
+                None,
+                [
+                    "Mean ± standard deviation on the test folds for "
+                    f"{counted(len(study.points), 'value')} of {listed}.",
+                    "1, 2 and 3 mark the best three of a column." if study.fair else "",
+                    f"The last column is the paired difference to {shown}, the method's own value, "
+                    "with its 95 % interval, positive is better."
+                    if shown
+                    else "",
+                    study.note,
+                ],
+            )
         ),
         columns=[
             *[printed(option) for option in study.options],
             *[METRICS[metric].title for metric in SHOWN],
             "Runs",
+            *against,
         ],
-        rows=_marked(rows, first=len(study.options)),
+        rows=_marked(rows, first=len(study.options)) if study.fair else rows,
         data=data,
     )
+
+
+def _usual(study: Sweep) -> tuple[Any, ...] | None:
+    """The values that the selector has unless it is told otherwise, if they were run."""
+    if study.selector not in SELECTORS:
+        return None
+    defaults = inspect.signature(SELECTORS[study.selector].__init__).parameters
+    values = tuple(
+        defaults[option].default if option in defaults else None for option in study.options
+    )
+    return values if values in study.points else None
+
+
+def _against(runs: tuple[StoredRun, ...], base: tuple[StoredRun, ...], metric: str) -> Interval:
+    """Difference to the runs of another value, paired by fold and seed; positive is better."""
+    sign = 1 if METRICS[metric].higher_is_better else -1
+    known = {(run.seed, run.fold): test_score(run, metric) for run in base}
+    found = [
+        sign * (test_score(run, metric) - known[run.seed, run.fold])
+        for run in runs
+        if (run.seed, run.fold) in known
+    ]
+    differences: Array = np.array(found, dtype=float)
+    return interval(differences[np.isfinite(differences)])
 
 
 def _marked(rows: list[list[Cell]], first: int) -> list[list[Cell]]:

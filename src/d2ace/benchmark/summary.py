@@ -110,7 +110,7 @@ def glance(name: str, found: list[Finding]) -> Table:
         candidate = verdicts.average_ranks.get(CANDIDATE)
         rows.append(
             [
-                word(_where(finding.comparison)),
+                word(finding.comparison.heading),
                 word(METRICS[finding.metric].title),
                 word(finding.best),
                 figure(verdicts.average_ranks[finding.best], ".2f"),
@@ -145,11 +145,6 @@ def glance(name: str, found: list[Finding]) -> Table:
         ],
         rows=rows,
     )
-
-
-def _where(comparison: Comparison) -> str:
-    study = "" if comparison.study == "main" else f", {comparison.study}"
-    return f"{comparison.model}{study}"
 
 
 def _ranks_of_others(ranks: dict[str, float], best: str) -> str:
