@@ -16,6 +16,10 @@ from typing import Any, Protocol
 from .execute import outcome, sentence
 from .specs import RunSpec
 
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**33)}
+"""Have glibc keep what tensors of a few MiB give back, instead of asking the system for it again
+in every step: a third of PACA's time (benchmarks/memory.py). Other systems do not read these."""
+
 
 @dataclass(frozen=True)
 class Event:
@@ -128,7 +132,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            env=os.environ | limits,
+            env=KEEP_MEMORY | os.environ | limits,
             start_new_session=True,  # Ctrl-C is for us; we tell the workers
         )
         self.reader = threading.Thread(target=self._read, args=(lines,), daemon=True)
