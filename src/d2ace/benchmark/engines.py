@@ -18,7 +18,7 @@ from .specs import RunSpec
 
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**33)}
 """Have glibc keep what tensors of a few MiB give back, instead of asking the system for it again
-in every step: a third of PACA's time (benchmarks/memory.py). Other systems do not read these."""
+in every step: a quarter of PACA's time (benchmarks/memory.py). Other systems do not read these."""
 
 
 @dataclass(frozen=True)

@@ -123,20 +123,11 @@ class Comparison:
         self, metric: str, method: str, baseline: str = BASELINE, datasets: Iterable[str] = ()
     ) -> Array:
         """Score minus the baseline's, paired by dataset, fold and seed; positive is better."""
-        sign = 1.0 if METRICS[metric].higher_is_better else -1.0
-        found = []
-        for dataset in datasets or self.datasets:
-            base = {
-                (run.fold, run.seed): test_score(run, metric)
-                for run in self.runs(dataset, baseline)
-            }
-            found += [
-                sign * (test_score(run, metric) - base[run.fold, run.seed])
-                for run in self.runs(dataset, method)
-                if (run.fold, run.seed) in base
-            ]
-        differences = np.array(found, dtype=float)
-        return differences[~np.isnan(differences)]
+        found = [
+            paired(metric, self.runs(dataset, method), self.runs(dataset, baseline))
+            for dataset in datasets or self.datasets
+        ]
+        return np.concatenate([np.zeros(0), *found])
 
     def spread(self) -> str:
         """How many folds and seeds, in words."""
@@ -219,6 +210,19 @@ def collect(store: Store) -> Laboratory:
 def test_score(run: StoredRun, metric: str) -> float:
     """A run's score on the test fold; NaN where it is undefined."""
     return number((run.result or {}).get("test", {}).get(metric))
+
+
+def paired(metric: str, runs: Iterable[StoredRun], base: Iterable[StoredRun]) -> Array:
+    """Scores minus those of ``base`` on the same dataset, by fold and seed; positive is better."""
+    sign = 1.0 if METRICS[metric].higher_is_better else -1.0
+    known = {(run.fold, run.seed): test_score(run, metric) for run in base}
+    found = [
+        sign * (test_score(run, metric) - known[run.fold, run.seed])
+        for run in runs
+        if (run.fold, run.seed) in known
+    ]
+    differences = np.array(found, dtype=float)
+    return differences[~np.isnan(differences)]
 
 
 def curve(run: StoredRun, *keys: str) -> Array:

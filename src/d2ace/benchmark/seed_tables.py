@@ -8,7 +8,7 @@ import numpy as np
 
 from d2ace.evaluation import METRICS
 
-from .frames import BASELINE, Array, Comparison, test_score, title
+from .frames import BASELINE, Array, Comparison, paired, test_score, title
 from .tables import Cell, Table, Value, figure, signed, word
 
 
@@ -27,13 +27,12 @@ def seeds(name: str, comparison: Comparison, metric: str) -> Table | None:
         if len(every) < 2:
             continue
         apart = {method: _deviation(list(own.values())) for method, own in scores.items()}
-        base = scores.get(BASELINE, {})
         for seed in every:
             row = [word(dataset), word(str(seed))]
             for method in methods:
                 own = scores[method].get(seed, {})
                 mean = float(np.mean(list(own.values()))) if own else None
-                gain = None if method == BASELINE else _gain(metric, own, base.get(seed, {}))
+                gain = _gain(comparison, metric, dataset, method, seed)
                 note = "" if gain is None else signed(f"{round(gain, 4) + 0.0:+.4f}")  # never −0
                 row.append(figure(mean, note=note))
                 data.append(
@@ -78,13 +77,16 @@ def _by_seed(
     return found
 
 
-def _gain(metric: str, own: dict[int, float], base: dict[int, float]) -> float | None:
-    """Mean difference over the folds that both have; positive is better."""
-    common = own.keys() & base.keys()
-    if not common:
-        return None
-    sign = 1 if METRICS[metric].higher_is_better else -1
-    return sign * float(np.mean([own[fold] - base[fold] for fold in sorted(common)]))
+def _gain(
+    comparison: Comparison, metric: str, dataset: str, method: str, seed: int
+) -> float | None:
+    """Mean difference to Random over the folds that both have with this seed."""
+    runs, base = (
+        [run for run in comparison.runs(dataset, one) if run.seed == seed]
+        for one in (method, BASELINE)
+    )
+    differences = paired(metric, runs, base)
+    return float(differences.mean()) if differences.size and method != BASELINE else None
 
 
 def _deviation(by_seed: list[dict[int, float]]) -> float | None:

@@ -12,11 +12,11 @@ from d2ace.evaluation import METRICS
 from d2ace.selectors import SELECTORS
 
 from .figures_studies import FULL
-from .frames import SHOWN, Array, Comparison, Sweep, counted, pairs, test_score
+from .frames import SHOWN, Array, Comparison, Sweep, counted, paired, pairs, test_score
 from .store import StoredRun
 from .studies import ABLATION, printed
 from .tables import Cell, Table, Value, signed, word
-from .verdicts import Interval, interval
+from .verdicts import interval
 
 
 def ablation(name: str, study: Comparison, dataset: str) -> Table:
@@ -77,7 +77,7 @@ def sweep(name: str, study: Sweep) -> Table:
             Cell(str(len(runs)), len(runs)),
         ]
         if usual is not None:
-            one = _against(runs, study.points[usual], SHOWN[0])
+            one = interval(paired(SHOWN[0], runs, study.points[usual]))
             own = values == usual or not one.count
             row.append(Cell("–") if own else Cell(signed(str(one)), one.mean))
         rows.append(row)
@@ -88,7 +88,7 @@ def sweep(name: str, study: Sweep) -> Table:
             }
             line |= {"metric": metric, **_numbers(runs, metric)}
             if usual is not None:
-                one = _against(runs, study.points[usual], metric)
+                one = interval(paired(metric, runs, study.points[usual]))
                 mean = one.mean if one.count else None
                 line |= {"difference": mean, "low": one.low, "high": one.high}
             data.append(line)
@@ -133,19 +133,6 @@ def _usual(study: Sweep) -> tuple[Any, ...] | None:
         defaults[option].default if option in defaults else None for option in study.options
     )
     return values if values in study.points else None
-
-
-def _against(runs: tuple[StoredRun, ...], base: tuple[StoredRun, ...], metric: str) -> Interval:
-    """Difference to the runs of another value, paired by fold and seed; positive is better."""
-    sign = 1 if METRICS[metric].higher_is_better else -1
-    known = {(run.seed, run.fold): test_score(run, metric) for run in base}
-    found = [
-        sign * (test_score(run, metric) - known[run.seed, run.fold])
-        for run in runs
-        if (run.seed, run.fold) in known
-    ]
-    differences: Array = np.array(found, dtype=float)
-    return interval(differences[np.isfinite(differences)])
 
 
 def _marked(rows: list[list[Cell]], first: int) -> list[list[Cell]]:
