@@ -102,12 +102,13 @@ def test_the_grid_that_asks_why_is_not_mixed_with_the_comparison():
     specs = load_grid("reproduction-why").specs
     assert {spec.study for spec in specs} == {
         "longer",
+        "stored order",
         "preprocessing",
         "chosen K",
         "every row",
         "chosen weights",
     }
-    assert len(specs) == (4 + 2 + 2 * 2 + 2 * 6 + 2 * 3 + 2) * 5
+    assert len(specs) == (4 + 2 + 4 * 3 + 2 * 2 + 2 * 6 + 2 * 3 + 2) * 5
     for spec in specs:
         assert spec.config["epochs"] == (300 if spec.study == "longer" else 100)
         assert spec.config["protocol"] == (
@@ -121,7 +122,8 @@ def test_variants_of_d2ace_are_compared_with_the_runs_of_the_comparison():
     new = {(spec.method, *spec.config["selector_options"].items()) for spec in specs}
     assert new > {(f"D2ACE (K = {k})", ("neighbors", k)) for k in (4, 5, 7, 8)}
     assert new > {("D2ACE (full pass)", ("predictions", "full_pass"))}
-    assert len({spec.key for spec in specs}) == (4 + 2 + 2 * 2 + 2 * 4 + 2 * 1 + 2) * 5
+    assert new > {("Random (stored order)", ("preset", "reference"))}
+    assert len({spec.key for spec in specs}) == (4 + 2 + 4 * 1 + 2 * 2 + 2 * 4 + 2 * 1 + 2) * 5
 
 
 def test_ablations_sweeps_and_case_studies_in_one_file():
