@@ -67,6 +67,17 @@ def test_ranks_use_the_folds_that_all_methods_have(store: Store) -> None:
     assert comparison(store).block("macro_auc") == {"yeast": {"D2ACE": 0.6, "Random": 0.5}}
 
 
+def test_folds_and_seeds_are_counted_where_they_are(store: Store) -> None:
+    for fold in range(3):
+        for seed in range(2):
+            add(store, "Random", "random", 0.7, fold, seed)
+    add(store, "Random", "random", 0.7, data="birds")
+    one = comparison(store)
+    assert one.spread(["yeast"]) == "3 folds and 2 seeds"
+    assert one.spread(["birds"]) == "1 fold and 1 seed"
+    assert one.spread() == "1 to 3 folds and 1 to 2 seeds"
+
+
 def test_methods_without_a_common_fold_are_not_ranked(store: Store) -> None:
     add(store, "Random", "random", 0.5, fold=0)
     add(store, "D2ACE", "d2ace", 0.6, fold=1)

@@ -210,7 +210,7 @@ def _curves(
         legend_below(picture, axes)
         return picture
 
-    means = f"Mean over {comparison.spread()}" if several else "One run per method"
+    means = f"Mean over {comparison.spread([dataset])}" if several else "One run per method"
     shade = "; the band is ± one standard deviation" if several and band else ""
     return Figure(
         name=name,

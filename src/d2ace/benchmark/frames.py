@@ -129,11 +129,13 @@ class Comparison:
         ]
         return np.concatenate([np.zeros(0), *found])
 
-    def spread(self) -> str:
-        """How many folds and seeds, in words."""
-        runs = [run for cell in self.cells.values() for run in cell]
-        folds, seeds = len({run.fold for run in runs}), len({run.seed for run in runs})
-        return f"{counted(folds, 'fold')} and {counted(seeds, 'seed')}"
+    def spread(self, datasets: Iterable[str] = ()) -> str:
+        """How many folds and seeds a cell has, in words."""
+        wanted = set(datasets or self.datasets)
+        cells = [runs for (dataset, _), runs in self.cells.items() if dataset in wanted]
+        folds = [len({run.fold for run in runs}) for runs in cells]
+        seeds = [len({run.seed for run in runs}) for runs in cells]
+        return f"{_ranging(folds, 'fold')} and {_ranging(seeds, 'seed')}"
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,12 @@ def number(value: Any) -> float:
 def counted(count: int, noun: str) -> str:
     """One fold is "1 fold", five are "5 folds"."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _ranging(counts: list[int], noun: str) -> str:
+    """Unequal counts are "2 to 5 folds"."""
+    most = counted(max(counts), noun)
+    return most if min(counts) == max(counts) else f"{min(counts)} to {most}"
 
 
 def title(metric: str) -> str:

@@ -50,9 +50,10 @@ def ablation(name: str, study: Comparison, dataset: str) -> Table:
         name=name,
         title=f"Ablation, {study.model} on {dataset}",
         caption=(
-            f"Mean ± standard deviation on the test folds, over {study.spread()}; the last column "
-            f"is the paired difference to variant {FULL} with its 95 % interval, positive is "
-            "better." + (" Not all variants have all folds: none is marked." if not fair else "")
+            f"Mean ± standard deviation on the test folds, over {study.spread([dataset])}; the "
+            f"last column is the paired difference to variant {FULL} with its 95 % interval, "
+            "positive is better."
+            + (" Not all variants have all folds: none is marked." if not fair else "")
         ),
         columns=[
             "Variant",

@@ -50,7 +50,7 @@ def sentences(finding: Finding) -> list[str]:
     """A metric's finding: who is best, by how much, and whether that is more than noise."""
     ranks, best = finding.verdicts.average_ranks, finding.best
     count = finding.verdicts.datasets
-    over = f"over {counted(count, 'dataset')}, {finding.comparison.spread()}"
+    over = f"over {counted(count, 'dataset')}, {finding.comparison.spread(finding.verdicts.table)}"
     if len(ranks) == 1:
         return [f"Only {best} has runs, {over}: there is nothing to compare it with."]
     ties = sorted(
