@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import report_data
 
-from d2ace.benchmark import published, score_tables
+from d2ace.benchmark import gain_tables, published, score_tables
 from d2ace.benchmark.frames import collect
 from d2ace.benchmark.store import Store
 from d2ace.benchmark.verdicts import judge
@@ -53,6 +53,17 @@ def test_published_numbers_stand_beside_runs_with_the_papers_settings(
     assert notes[3:6] == ["", "paper 7.08", "paper 1.31"]
     assert notes[6:] == ["", "0.0007"]
     assert (line["published"], line["published_missing"]) == (0.809, "")
+
+
+def test_a_variant_of_random_has_no_published_gain(tmp_path: Path) -> None:
+    stored = {"selector": "random", "selector_options": {"preset": "reference"}}
+    with Store(tmp_path / "runs.db") as store:
+        report_data.add(store, "main", "Random", data="birds", selector="random")
+        report_data.add(store, "main", "Random (stored order)", data="birds", **stored)
+        report_data.add(store, "main", "D2ACE", data="birds", selector="d2ace")
+        (one,) = collect(store).comparisons
+    (row,) = gain_tables.by_dataset("gains", one, "macro_auc", published.load()).rows
+    assert [cell.note.partition("paper ")[2] for cell in row] == ["", "", "+0.0064"]
 
 
 @pytest.mark.parametrize(

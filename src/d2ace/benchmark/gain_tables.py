@@ -7,6 +7,7 @@ from d2ace.evaluation import METRICS
 from .frames import BASELINE, SHOWN, Comparison
 from .published import Published
 from .score_tables import Beside
+from .style import base_of
 from .tables import Cell, Table, Value, signed, word
 from .verdicts import Interval, interval
 
@@ -54,7 +55,8 @@ def by_dataset(name: str, comparison: Comparison, metric: str, published: Publis
             one = interval(comparison.differences(metric, method, datasets=[dataset]))
             printed, _ = beside.score(method)
             theirs = None
-            if printed is not None and base is not None:
+            another = base_of(method) != BASELINE  # a variant of it has its printed scores
+            if another and printed is not None and base is not None:
                 theirs = round(better * (printed - base), 4) + 0.0  # as printed, never −0
             told = told or theirs is not None
             paper = "" if theirs is None else signed(f"paper {theirs:+.4f}")
