@@ -108,7 +108,7 @@ def test_the_grid_that_asks_why_is_not_mixed_with_the_comparison():
         "every row",
         "chosen weights",
     }
-    assert len(specs) == (4 + 2 + (4 + 3) * 3 + 2 * 2 + 2 * 6 + 2 * 3 + 2) * 5
+    assert len(specs) == (5 + 2 + (4 + 3) * 3 + 2 * 2 + 2 * 6 + 2 * 3 + 2) * 5
     for spec in specs:
         assert spec.config["epochs"] == (300 if spec.study == "longer" else 100)
         assert spec.config["protocol"] == (
@@ -124,7 +124,7 @@ def test_variants_of_d2ace_are_compared_with_the_runs_of_the_comparison():
     assert new > {(f"D2ACE (K = {k})", ("neighbors", k)) for k in (4, 5, 7, 8)}
     assert new > {("D2ACE (full pass)", ("predictions", "full_pass"))}
     assert new > {("Random (stored order)", ("preset", "reference"))}
-    assert len({spec.key for spec in specs}) == (4 + 2 + 4 + 3 + 2 * 2 + 2 * 4 + 2 * 1 + 2) * 5
+    assert len({spec.key for spec in specs}) == (5 + 2 + 4 + 3 + 2 * 2 + 2 * 4 + 2 * 1 + 2) * 5
 
 
 def test_ablations_sweeps_and_case_studies_in_one_file():

@@ -14,6 +14,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 WORDS = {"reproduction": DOCS / "reproduction" / "README.md", "images": DOCS / "images.md"}
 by_study = pytest.mark.parametrize("place", [DOCS / name for name in WORDS], ids=list(WORDS))
 NUMBER = re.compile(r"(?<![\w.])\d\.\d{3,}")
+MADE = re.compile(r"<!-- (\w+): made by build.py -->.*?<!-- end -->", re.S)
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +45,14 @@ def test_figures_are_there(place: Path) -> None:
 def test_numbers_in_the_words_stand_in_the_tables(place: Path) -> None:
     """Scores are written with four digits, in words as in tables."""
     tables = set(NUMBER.findall((place / "tables.md").read_text(encoding="utf-8")))
-    words = WORDS[place.name].read_text(encoding="utf-8")
+    words = MADE.sub("", WORDS[place.name].read_text(encoding="utf-8"))
     assert set(NUMBER.findall(words)) <= tables
+
+
+def test_steps_and_claims_are_those_of_the_results(build: ModuleType) -> None:
+    page = WORDS["reproduction"].read_text(encoding="utf-8")
+    assert MADE.findall(page) == ["steps", "claims"]
+    assert page == build.words()
 
 
 @by_study

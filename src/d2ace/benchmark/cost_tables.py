@@ -31,7 +31,7 @@ def times(name: str, comparison: Comparison) -> Table:
                     word(method),
                     *[figure(parts[part], ".2f") for part in style.PARTS],
                     figure(total, ".2f"),
-                    figure(_selection_share(runs), ".2%"),
+                    figure(selection_share(runs), ".2%"),
                     figure(ratio, ".2f"),
                 ]
             )
@@ -197,7 +197,7 @@ def _total(runs: tuple[StoredRun, ...], parts: Iterable[str] = style.PARTS) -> f
     return float(np.nansum([spent[part] for part in parts]))
 
 
-def _selection_share(runs: tuple[StoredRun, ...]) -> float | None:
+def selection_share(runs: tuple[StoredRun, ...]) -> float | None:
     """Mean over runs of the seconds that selection took, divided by those of training."""
     selection = [part for part in style.PARTS if part not in ("train", "save")]
     pairs = [(_total((run,), selection), _total((run,), ["train"])) for run in runs]

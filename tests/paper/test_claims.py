@@ -1,0 +1,203 @@
+"""The rules by which the paper's claims are judged, on runs whose verdict is known beforehand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import claims
+import pytest
+
+from d2ace.benchmark.frames import Comparison, Laboratory, Sweep
+from d2ace.benchmark.store import StoredRun
+from d2ace.benchmark.style import METHODS
+
+FOLDS = (-0.02, 0.0, 0.02)
+"""What a fold adds to every score; differences within a fold do not see it."""
+
+
+def run(fold: int, score: float, seconds: float = 0.0, curve: Sequence[float] = ()) -> StoredRun:
+    test = {"macro_auc": score, "macro_f1": score, "ranking_loss": 1 - score}
+    result = {
+        "test": test,
+        "seconds": {"setup": 0.0, "observe": seconds, "train": 100.0},
+        "history": [{"validation": {"macro_auc": value}, "seconds": {"sum": 1}} for value in curve],
+    }
+    names = ("key", "main", "method", "data", "model", "selector")
+    return StoredRun(0, *names, fold, 0, "finished", None, {}, result, "")
+
+
+def runs(score: float, noise: Sequence[float] = (), **more: Any) -> tuple[StoredRun, ...]:
+    """Three folds, all with the same advantage unless ``noise`` is added."""
+    levels = [base + extra for base, extra in itertools.zip_longest(FOLDS, noise, fillvalue=0.0)]
+    return tuple(run(fold, score + level, **more) for fold, level in enumerate(levels))
+
+
+def laboratory(**parts: Any) -> Laboratory:
+    empty = {name: [] for name in ("comparisons", "ablations", "cases", "sweeps")}
+    return Laboratory(**{**empty, "finished": [], "failed": [], **parts})
+
+
+def compared(
+    scores: Mapping[str, float],
+    model: str,
+    datasets: Sequence[str],
+    study: str = "main",
+    **more: Any,
+) -> Comparison:
+    cells = {
+        (dataset, method): runs(score, **{key: values[method] for key, values in more.items()})
+        for dataset in datasets
+        for method, score in scores.items()
+    }
+    return Comparison(study, model, cells)
+
+
+def models(
+    scores: Mapping[str, float], datasets: Sequence[str] = ("cal500", "enron"), **more: Any
+) -> Laboratory:
+    return laboratory(
+        comparisons=[compared(scores, model, datasets, **more) for model in claims.MODELS]
+    )
+
+
+def sweep(option: str, scores: Mapping[Any, float], noise: Sequence[float] = ()) -> Sweep:
+    """Only the first value has the noise, so that no difference to it is clear."""
+    first = next(iter(scores))
+    points = {
+        (value,): runs(score, noise if value == first else ()) for value, score in scores.items()
+    }
+    return Sweep("CLIF", "birds", "d2ace", (option,), points, 0)
+
+
+RISING = {method: 0.70 + 0.01 * place for place, method in enumerate(METHODS)}
+"""Scores in the order of the methods: D2ACE is best."""
+NOISE = (0.05, -0.05, 0.0)
+
+
+def test_best_rank_wants_first_places_everywhere() -> None:
+    assert claims.best_rank(models(RISING))[0] == claims.REPRODUCED
+    falling = {method: 1 - score for method, score in RISING.items()}
+    verdict, evidence = claims.best_rank(models(falling))
+    assert verdict == claims.NOT
+    assert "DELA: 8 (Macro-AUC), 8 (Macro-F1), 8 (Ranking loss)" in evidence
+    mixed = models(RISING)
+    mixed.comparisons[1] = compared(falling, "DELA", ["cal500"])
+    assert claims.best_rank(mixed)[0] == claims.IN_PART
+
+
+def test_a_variant_of_d2ace_does_not_cost_it_its_rank() -> None:
+    scores = {**RISING, "D2ACE (reference)": 0.99}
+    assert claims.best_rank(models(scores))[0] == claims.REPRODUCED
+
+
+@pytest.mark.parametrize(("datasets", "verdict"), [(6, claims.UNTESTABLE), (13, claims.REPRODUCED)])
+def test_significance_needs_datasets(datasets: int, verdict: str) -> None:
+    names = [f"data-{place}" for place in range(datasets)]
+    assert claims.significant(models(RISING, names))[0] == verdict
+
+
+SECONDS = {method: float(2 * place) for place, method in enumerate(METHODS)}
+
+
+@pytest.mark.parametrize(
+    ("change", "fastest", "cheap", "cheaper"),
+    [
+        ({}, True, False, False),  # 14 s where Active and DIHCL have 2 and 6
+        ({"D2ACE": 10.0}, True, True, True),
+        ({"Random": 3.0}, False, False, False),
+        ({"D2ACE": 11.5, "ML-Unc": 11.0}, True, False, False),
+    ],
+)
+def test_cost(change: dict[str, float], fastest: bool, cheap: bool, cheaper: bool) -> None:
+    found = models(RISING, seconds={**SECONDS, **change})
+    assert claims.random_is_fastest(found)[0] == claims._verdict(fastest)
+    assert claims.as_cheap_as_dihcl(found)[0] == claims._verdict(cheap)
+    assert claims.cheaper_than_ml_unc(found)[0] == claims._verdict(cheaper)
+
+
+def reaching(epoch: int) -> list[float]:
+    return [0.5] * (epoch - 1) + [0.8] * (11 - epoch)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "holds"),
+    [
+        ({"DIHCL": 2, "Hard-Imb": 3}, True),
+        ({"DIHCL": 2, "Hard-Imb": 9}, False),
+        ({"DIHCL": 2, "Hard-Imb": 11}, False),
+        ({"DIHCL": 11, "Hard-Imb": 11}, False),
+    ],
+)
+def test_hardness_is_fastest_if_both_are(epochs: dict[str, int], holds: bool) -> None:
+    curves = {method: reaching({"Random": 8, **epochs}.get(method, 6)) for method in METHODS}
+    verdict, evidence = claims.hardness_is_fastest(models(RISING, curve=curves))
+    assert verdict == claims._verdict(holds)
+    assert ("never" in evidence) == (11 in epochs.values())
+
+
+@pytest.mark.parametrize(("fall", "holds"), [(0.03, True), (0.015, False)])
+def test_hardness_overfits_if_it_loses_a_hundredth_more(fall: float, holds: bool) -> None:
+    falls = {"DIHCL": fall, "Hard-Imb": 0.04, "Random": 0.01}
+    curves = {method: [0.5, 0.8, 0.8 - falls.get(method, 0.0)] for method in METHODS}
+    found = models(RISING, curve=curves)
+    found.comparisons.append(
+        compared(RISING, "CLIF (reference)", ["birds"], "longer", curve=curves)
+    )
+    assert claims.hardness_overfits(found)[0] == claims._verdict(holds)
+
+
+@pytest.mark.parametrize(
+    ("lost", "noise", "holds"),
+    [(0.05, (), True), (0.01, (), False), (0.05, (0.1, -0.1, 0.0), False)],
+)
+def test_correlation_matters_most_if_h_loses_most_clearly(
+    lost: float, noise: Sequence[float], holds: bool
+) -> None:
+    scores = {variant: 0.8 - 0.001 * place for place, variant in enumerate("ABCDEFGIJK")}
+    cells = {("birds", variant): runs(score) for variant, score in scores.items()}
+    cells["birds", "C"] = runs(0.8 - 0.02)
+    cells["birds", "H"] = runs(0.8 - lost, noise)
+    study = Comparison("ablation", "CLIF", cells)
+    found = laboratory(ablations=[study])
+    assert claims.correlation_matters_most(found)[0] == claims._verdict(holds)
+
+
+@pytest.mark.parametrize(
+    ("scores", "noise", "holds"),
+    [
+        ({6: 0.81, 0: 0.80, "n": 0.79}, (), True),
+        ({6: 0.81, 0: 0.80, "n": 0.79}, NOISE, False),
+        ({0: 0.81, 6: 0.80, "n": 0.79}, (), False),
+    ],
+)
+def test_best_k(scores: dict[Any, float], noise: Sequence[float], holds: bool) -> None:
+    found = laboratory(sweeps=[sweep("neighbors", scores, noise)])
+    assert claims.k_is_best_at_six_or_seven(found)[0] == claims._verdict(holds)
+
+
+@pytest.mark.parametrize(("noise", "holds"), [((), False), (NOISE, True)])
+def test_lambda2_is_flat_if_no_difference_is_clear(noise: Sequence[float], holds: bool) -> None:
+    scores = {0.8: 0.81, 0.7: 0.80, 0.9: 0.80, 0.1: 0.5}
+    found = laboratory(sweeps=[sweep("flip_smoothing", scores, noise)])
+    assert claims.lambda2_is_flat(found)[0] == claims._verdict(holds)
+
+
+@pytest.mark.parametrize(
+    ("scores", "noise", "holds"),
+    [
+        ({(0.7, 0.3): 0.82, (0.3, 0.7): 0.80, (0.5, 0.5): 0.81}, (), True),
+        ({(0.7, 0.3): 0.82, (0.3, 0.7): 0.80, (0.5, 0.5): 0.81}, NOISE, False),
+        ({(0.7, 0.3): 0.80, (0.3, 0.7): 0.79, (0.5, 0.5): 0.81}, (), False),
+    ],
+)
+def test_mixing(scores: dict[Any, float], noise: Sequence[float], holds: bool) -> None:
+    found = laboratory(sweeps=[sweep("mix", scores, noise)])
+    assert claims.high_to_low_is_best(found)[0] == claims._verdict(holds)
+
+
+def test_a_claim_is_open_until_its_steps_are_complete() -> None:
+    found = {claim.words: verdict for claim, (verdict, _) in claims.judgements(laboratory(), set())}
+    assert set(found.values()) == {claims.OPEN}
+    assert len(found) == 11
