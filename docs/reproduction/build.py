@@ -84,10 +84,10 @@ def words() -> str:
         *[_line([step, STEPS[step], *map(str, counts)]) for step, counts in progress.items()],
     ]
     table = [
-        _line(["claim of the paper", "reproduced if", "verdict", "evidence"]),
-        _line(["---"] * 4),
+        _line(["claim of the paper", "shown there on", "reproduced if", "verdict", "evidence"]),
+        _line(["---"] * 5),
         *[
-            _line([claim.words, claim.rule, f"**{verdict}**", evidence])
+            _line([claim.words, claim.where, claim.rule, f"**{verdict}**", evidence])
             for claim, (verdict, evidence) in judged
         ],
     ]

@@ -236,6 +236,16 @@ def test_confidence_interval_as_scipy(values: list[float], level: float) -> None
         assert found.low == found.mean == found.high
 
 
+def test_confidence_interval_of_folds_is_wider() -> None:
+    """Nadeau and Bengio: s² (1/k + test rows / training rows) in place of s² / k."""
+    gains = [0.012, 0.004, 0.009, -0.001, 0.007]
+    plain, folds = confidence_interval(gains), confidence_interval(gains, test_to_train=1 / 4)
+    assert folds.mean == plain.mean
+    assert (folds.high - folds.mean) / (plain.high - plain.mean) == pytest.approx(1.5)
+    with pytest.raises(ValueError, match="test_to_train must be a ratio from 0 up, got -1"):
+        confidence_interval(gains, test_to_train=-1)
+
+
 @pytest.mark.parametrize(
     ("values", "level", "sentence"),
     [

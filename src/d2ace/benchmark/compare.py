@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from d2ace.evaluation import METRICS, confidence_interval
+from d2ace.evaluation import METRICS
 
+from .frames import test_to_train
+from .intervals import Pair, interval
 from .naming import tell_apart
 from .specs import canonical, work_of
 from .store import Store, StoredRun
 
 Group = tuple[str, str, str, str]
-Pair = tuple[int, int]
 Settings = dict[str, Any]
 
 ELSEWHERE = ("data", "fold", "seed")  # in a line's name, or what is compared within it
@@ -25,7 +27,7 @@ class Runs:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.by_pair: dict[Pair, StoredRun] = {}
+        self.by_pair: dict[tuple[int, int], StoredRun] = {}
         self.extras: Settings = {}
 
 
@@ -34,8 +36,7 @@ def compare(before: Store, after: Store) -> dict[str, Any]:
 
     Runs are compared with those of the same settings, or else with those whose settings differ
     least; what differs is said. A difference is taken between runs of the same fold and seed,
-    second store minus first, with a 95 % interval for its mean by Student's t where there are at
-    least two.
+    second store minus first, with a 95 % interval for its mean where there are at least two.
     """
     stored = before.runs(), after.runs()
     names = tell_apart(*stored)
@@ -92,6 +93,7 @@ def _matched(first: list[Runs], second: list[Runs]) -> Iterator[tuple[Runs, Runs
 def _compared(group: Group, one: Runs, other: Runs, varied: list[str]) -> dict[str, Any]:
     first, second = one.by_pair, other.by_pair
     pairs = sorted(set(first) & set(second))
+    both = [(first[pair], second[pair]) for pair in pairs]
     differing = _differing(one.settings, other.settings)
     shared = [key for key in varied if key not in differing]
     return {
@@ -100,32 +102,33 @@ def _compared(group: Group, one: Runs, other: Runs, varied: list[str]) -> dict[s
         "only_first": [list(pair) for pair in sorted(set(first) - set(second))],
         "only_second": [list(pair) for pair in sorted(set(second) - set(first))],
         "metrics": {
-            metric: _difference(
-                [_score(first[pair], metric) for pair in pairs],
-                [_score(second[pair], metric) for pair in pairs],
-            )
+            metric: _difference(both, functools.partial(_score, metric=metric))
             for metric in METRICS
         },
-        "seconds": _difference(
-            [_seconds(first[pair]) for pair in pairs], [_seconds(second[pair]) for pair in pairs]
-        ),
+        "seconds": _difference(both, _seconds),
         "settings": differing | _differing(one.extras, other.extras),
     }
 
 
-def _difference(first: list[float | None], second: list[float | None]) -> dict[str, Any]:
-    """Means over the pairs where both values are defined, and of their differences."""
-    both = [(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None]
-    if not both:
+def _difference(
+    runs: list[tuple[StoredRun, StoredRun]], value: Callable[[StoredRun], float | None]
+) -> dict[str, Any]:
+    """Means over the pairs of runs that both have a value, and of their differences."""
+    known = [
+        (one, a, b)
+        for one, other in runs
+        if (a := value(one)) is not None and (b := value(other)) is not None
+    ]
+    if not known:
         return dict.fromkeys(("first", "second", "difference", "low", "high"))
-    changes = [b - a for a, b in both]
-    interval = confidence_interval(changes) if len(changes) > 1 else None
+    pairs = [Pair(one.fold, one.seed, b - a, test_to_train(one)) for one, a, b in known]
+    change = interval([pairs])
     return {
-        "first": statistics.fmean(a for a, _ in both),
-        "second": statistics.fmean(b for _, b in both),
-        "difference": statistics.fmean(changes),
-        "low": None if interval is None else interval.low,
-        "high": None if interval is None else interval.high,
+        "first": statistics.fmean(a for _, a, _ in known),
+        "second": statistics.fmean(b for _, _, b in known),
+        "difference": statistics.fmean(b - a for _, a, b in known),
+        "low": change.low,
+        "high": change.high,
     }
 
 

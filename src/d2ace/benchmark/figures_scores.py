@@ -12,7 +12,8 @@ from d2ace.evaluation import METRICS
 from . import style
 from .figures import Figure, canvas, legend_below, plain, shortened
 from .frames import BASELINE, Comparison, counted
-from .verdicts import Interval, Verdicts, interval
+from .intervals import Interval, interval
+from .verdicts import Verdicts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

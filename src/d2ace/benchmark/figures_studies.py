@@ -11,8 +11,8 @@ from d2ace.evaluation import METRICS
 from . import style
 from .figures import Array, Figure, canvas, plain
 from .frames import Comparison, Sweep, test_score
+from .intervals import interval
 from .studies import ABLATION, SYMBOLS, printed
-from .verdicts import interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

@@ -14,6 +14,7 @@ import numpy as np
 from d2ace.evaluation import METRICS
 
 from . import style
+from .intervals import Pair
 from .naming import tell_apart
 from .specs import DEFAULTS, canonical
 from .store import Store, StoredRun
@@ -121,13 +122,13 @@ class Comparison:
 
     def differences(
         self, metric: str, method: str, baseline: str = BASELINE, datasets: Iterable[str] = ()
-    ) -> Array:
-        """Score minus the baseline's, paired by dataset, fold and seed; positive is better."""
+    ) -> list[list[Pair]]:
+        """Score minus the baseline's, dataset by dataset; those without a pair are left out."""
         found = [
             paired(metric, self.runs(dataset, method), self.runs(dataset, baseline))
             for dataset in datasets or self.datasets
         ]
-        return np.concatenate([np.zeros(0), *found])
+        return [pairs for pairs in found if pairs]
 
     def spread(self, datasets: Iterable[str] = ()) -> str:
         """How many folds and seeds a cell has, in words."""
@@ -214,17 +215,27 @@ def test_score(run: StoredRun, metric: str) -> float:
     return number((run.result or {}).get("test", {}).get(metric))
 
 
-def paired(metric: str, runs: Iterable[StoredRun], base: Iterable[StoredRun]) -> Array:
-    """Scores minus those of ``base`` on the same dataset, by fold and seed; positive is better."""
+def paired(metric: str, runs: Iterable[StoredRun], base: Iterable[StoredRun]) -> list[Pair]:
+    """Scores minus those of ``base`` on the same dataset, by fold and seed, where both have one."""
     sign = 1.0 if METRICS[metric].higher_is_better else -1.0
     known = {(run.fold, run.seed): test_score(run, metric) for run in base}
     found = [
-        sign * (test_score(run, metric) - known[run.fold, run.seed])
+        Pair(
+            run.fold,
+            run.seed,
+            sign * (test_score(run, metric) - known[run.fold, run.seed]),
+            test_to_train(run),
+        )
         for run in runs
         if (run.fold, run.seed) in known
     ]
-    differences = np.array(found, dtype=float)
-    return differences[~np.isnan(differences)]
+    return [pair for pair in found if not np.isnan(pair.difference)]
+
+
+def test_to_train(run: StoredRun) -> float:
+    """Rows that a run tested over rows that it trained on."""
+    rows = (run.result or {})["dataset"]
+    return float(rows["test"] / rows["train"])
 
 
 def curve(run: StoredRun, *keys: str) -> Array:

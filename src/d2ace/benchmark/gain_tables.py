@@ -5,13 +5,11 @@ from __future__ import annotations
 from d2ace.evaluation import METRICS
 
 from .frames import BASELINE, SHOWN, Comparison
+from .intervals import HOW, Interval, interval
 from .published import Published
 from .score_tables import Beside
 from .style import base_of
 from .tables import Cell, Table, Value, signed, word
-from .verdicts import Interval, interval
-
-NARROW = "Folds share training rows, so that the intervals are rather too narrow."
 
 
 def gains(name: str, comparison: Comparison) -> Table:
@@ -31,8 +29,8 @@ def gains(name: str, comparison: Comparison) -> Table:
         title=f"Better than {BASELINE} by, {comparison.heading}",
         caption=(
             f"Mean difference to {BASELINE} in the metric's units, positive is better whatever "
-            "the metric, with its 95 % interval over all datasets, folds and seeds (paired). "
-            f"{NARROW}"
+            "the metric, over these datasets, which count alike, with its 95 % interval over "
+            f"folds and seeds (paired). {HOW}"
         ),
         columns=["Method", *[METRICS[metric].title for metric in SHOWN]],
         rows=rows,
@@ -71,7 +69,7 @@ def by_dataset(name: str, comparison: Comparison, metric: str, published: Publis
         title=f"{METRICS[metric].title} better than {BASELINE} by, {comparison.heading}",
         caption=(
             f"Mean difference to {BASELINE} on each dataset, positive is better, with its 95 % "
-            f"interval over folds and seeds (paired). {NARROW}"
+            f"interval over folds and seeds (paired). {HOW}"
             + (" “paper” is the difference of the published scores." if told else "")
         ),
         columns=["Dataset", *methods],

@@ -85,8 +85,8 @@ def _gain(
         [run for run in comparison.runs(dataset, one) if run.seed == seed]
         for one in (method, BASELINE)
     )
-    differences = paired(metric, runs, base)
-    return float(differences.mean()) if differences.size and method != BASELINE else None
+    differences = [pair.difference for pair in paired(metric, runs, base)]
+    return float(np.mean(differences)) if differences and method != BASELINE else None
 
 
 def _deviation(by_seed: list[dict[int, float]]) -> float | None:

@@ -13,10 +13,10 @@ from d2ace.selectors import SELECTORS
 
 from .figures_studies import FULL
 from .frames import SHOWN, Array, Comparison, Sweep, counted, paired, pairs, test_score
+from .intervals import HOW, interval
 from .store import StoredRun
 from .studies import ABLATION, printed
 from .tables import Cell, Table, Value, signed, word
-from .verdicts import interval
 
 
 def ablation(name: str, study: Comparison, dataset: str) -> Table:
@@ -52,7 +52,7 @@ def ablation(name: str, study: Comparison, dataset: str) -> Table:
         caption=(
             f"Mean ± standard deviation on the test folds, over {study.spread([dataset])}; the "
             f"last column is the paired difference to variant {FULL} with its 95 % interval, "
-            "positive is better."
+            f"positive is better. {HOW}"
             + (" Not all variants have all folds: none is marked." if not fair else "")
         ),
         columns=[
@@ -78,7 +78,7 @@ def sweep(name: str, study: Sweep) -> Table:
             Cell(str(len(runs)), len(runs)),
         ]
         if usual is not None:
-            one = interval(paired(SHOWN[0], runs, study.points[usual]))
+            one = interval([paired(SHOWN[0], runs, study.points[usual])])
             own = values == usual or not one.count
             row.append(Cell("–") if own else Cell(signed(str(one)), one.mean))
         rows.append(row)
@@ -89,7 +89,7 @@ def sweep(name: str, study: Sweep) -> Table:
             }
             line |= {"metric": metric, **_numbers(runs, metric)}
             if usual is not None:
-                one = interval(paired(metric, runs, study.points[usual]))
+                one = interval([paired(metric, runs, study.points[usual])])
                 mean = one.mean if one.count else None
                 line |= {"difference": mean, "low": one.low, "high": one.high}
             data.append(line)
@@ -107,7 +107,7 @@ def sweep(name: str, study: Sweep) -> Table:
                     f"{counted(len(study.points), 'value')} of {listed}.",
                     "1, 2 and 3 mark the best three of a column." if study.fair else "",
                     f"The last column is the paired difference to {shown}, the method's own value, "
-                    "with its 95 % interval, positive is better."
+                    f"with its 95 % interval, positive is better. {HOW}"
                     if shown
                     else "",
                     study.note,

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from d2ace.evaluation import METRICS
 
 from .frames import BASELINE, CANDIDATE, SHOWN, Comparison, Laboratory, counted
+from .intervals import Interval, interval
 from .tables import Cell, Table, figure, p_equals, p_text, signed, word
-from .verdicts import FEWEST, LEVEL, Interval, Verdicts, interval, judge
+from .verdicts import FEWEST, LEVEL, Verdicts, judge
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def findings(comparison: Comparison) -> list[Finding]:
         gain = None
         if best != BASELINE:
             differences = comparison.differences(metric, best, datasets=list(verdicts.table))
-            gain = interval(differences) if differences.size else None
+            gain = interval(differences) if differences else None
         found.append(Finding(comparison, metric, verdicts, gain))
     return found
 

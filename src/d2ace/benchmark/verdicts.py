@@ -1,4 +1,4 @@
-"""What the numbers allow one to say: ranks, tests over datasets, intervals over runs."""
+"""What the numbers allow one to say: ranks and tests over datasets."""
 
 from __future__ import annotations
 
@@ -8,34 +8,12 @@ from dataclasses import dataclass
 from d2ace import evaluation
 from d2ace.evaluation import METRICS
 
-from .frames import CANDIDATE, Array, Comparison, Scores
+from .frames import CANDIDATE, Comparison, Scores
 from .style import base_of
 
 LEVEL = 0.05
 FEWEST = 6
 """Datasets below which the signed-rank test is not worth quoting."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean and its 95 % interval, which one value does not have."""
-
-    mean: float
-    low: float | None
-    high: float | None
-    count: int
-
-    @property
-    def noise(self) -> bool:
-        """Whether no difference at all is among what is plausible."""
-        return self.low is None or self.high is None or self.low <= 0 <= self.high
-
-    def __str__(self) -> str:
-        if not self.count:
-            return "–"
-        if self.low is None or self.high is None:
-            return f"{self.mean:+.4f}"
-        return f"{self.mean:+.4f} [{self.low:+.4f}, {self.high:+.4f}]"
 
 
 @dataclass(frozen=True)
@@ -134,12 +112,3 @@ def judge(comparison: Comparison, metric: str, reference: str | None = None) -> 
 
 
 _critical_difference = functools.cache(evaluation.critical_difference)  # slow quantiles
-
-
-def interval(values: Array) -> Interval:
-    """The mean of paired differences and its 95 % interval over folds and seeds."""
-    if values.size < 2:
-        mean = float(values[0]) if values.size else float("nan")
-        return Interval(mean, None, None, int(values.size))
-    found = evaluation.confidence_interval(values)
-    return Interval(found.mean, found.low, found.high, int(values.size))

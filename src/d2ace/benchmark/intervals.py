@@ -1,0 +1,109 @@
+"""How sure a mean difference between two methods is, from runs paired by dataset, fold and seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from d2ace.evaluation.statistics import student_interval
+
+HOW = (
+    "Intervals are over folds, with seeds averaged and the variance enlarged because folds share "
+    "training rows (Nadeau and Bengio), or over the seeds of a single fold."
+)
+"""For captions."""
+
+
+class Pair(NamedTuple):
+    """Two runs of one fold and seed: the difference of their scores, positive is better."""
+
+    fold: int
+    seed: int
+    difference: float
+    test_to_train: float
+    """Rows tested over rows trained on."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its 95 % interval, which one value does not have."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    count: int
+
+    @property
+    def noise(self) -> bool:
+        """Whether no difference at all is among what is plausible."""
+        return self.low is None or self.high is None or self.low <= 0 <= self.high
+
+    def __str__(self) -> str:
+        if not self.count:
+            return "–"
+        if self.low is None or self.high is None:
+            return f"{self.mean:+.4f}"
+        return f"{self.mean:+.4f} [{self.low:+.4f}, {self.high:+.4f}]"
+
+
+class _Spread(NamedTuple):
+    """A mean on one dataset, the variance of that mean, and its degrees of freedom."""
+
+    mean: float
+    variance: float
+    freedom: float
+
+
+def interval(datasets: Iterable[Sequence[Pair]]) -> Interval:
+    """The mean over datasets of paired differences, and its 95 % interval over folds and seeds.
+
+    It speaks of these datasets, which count alike. If one of them has a single pair of runs, the
+    spread between datasets is taken instead.
+    """
+    there = [pairs for pairs in datasets if pairs]
+    count = sum(map(len, there))
+    if not there:
+        return Interval(float("nan"), None, None, 0)
+    spreads = [_on_one(pairs) for pairs in there]
+    whole = _joined(spreads) or _plain([spread.mean for spread in spreads])
+    if np.isnan(whole.variance):
+        return Interval(whole.mean, None, None, count)
+    found = student_interval(whole.mean, whole.variance, whole.freedom)
+    return Interval(found.mean, found.low, found.high, count)
+
+
+def _on_one(pairs: Sequence[Pair]) -> _Spread:
+    """Between folds, or between seeds where there is one fold."""
+    folds: dict[int, list[float]] = {}
+    for pair in pairs:
+        folds.setdefault(pair.fold, []).append(pair.difference)
+    if len(folds) == 1:
+        return _plain([pair.difference for pair in pairs])
+    means = np.array([np.mean(differences) for differences in folds.values()])
+    shared = float(np.mean([pair.test_to_train for pair in pairs]))
+    variance = float(means.var(ddof=1)) * (1 / means.size + shared)
+    return _Spread(float(means.mean()), variance, means.size - 1)
+
+
+def _plain(values: Sequence[float]) -> _Spread:
+    """Of independent values; NaN where a single one has no spread."""
+    if len(values) == 1:
+        return _Spread(float(values[0]), float("nan"), 0)
+    return _Spread(
+        float(np.mean(values)), float(np.var(values, ddof=1)) / len(values), len(values) - 1
+    )
+
+
+def _joined(spreads: Sequence[_Spread]) -> _Spread | None:
+    """The mean of means, its degrees of freedom by Welch and Satterthwaite; None without spread."""
+    parts = np.array([spread.variance for spread in spreads]) / len(spreads) ** 2
+    if np.isnan(parts).any():
+        return None
+    total = float(parts.sum())
+    freedoms = np.array([spread.freedom for spread in spreads], dtype=float)
+    below = float((parts**2 / freedoms).sum())
+    freedom = total**2 / below if below else float(freedoms.sum())
+    return _Spread(float(np.mean([spread.mean for spread in spreads])), total, freedom)
