@@ -14,6 +14,9 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 WORDS = {"reproduction": DOCS / "reproduction" / "README.md", "images": DOCS / "images.md"}
 by_study = pytest.mark.parametrize("place", [DOCS / name for name in WORDS], ids=list(WORDS))
 NUMBER = re.compile(r"(?<![\w.])\d\.\d{3,}")
+SIGNED = r"([+−]\d\.\d{4})"
+IN_WORDS = re.compile(rf"{SIGNED} \({SIGNED}\s+to\s+{SIGNED}\)")
+IN_TABLES = re.compile(rf"{SIGNED}(?: |<br>)\[{SIGNED}, {SIGNED}\]")
 MADE = re.compile(r"<!-- (\w+): made by build.py -->.*?<!-- end -->", re.S)
 
 
@@ -47,6 +50,13 @@ def test_numbers_in_the_words_stand_in_the_tables(place: Path) -> None:
     tables = set(NUMBER.findall((place / "tables.md").read_text(encoding="utf-8")))
     words = MADE.sub("", WORDS[place.name].read_text(encoding="utf-8"))
     assert set(NUMBER.findall(words)) <= tables
+
+
+@by_study
+def test_intervals_in_the_words_stand_in_the_tables(place: Path) -> None:
+    tables = set(IN_TABLES.findall((place / "tables.md").read_text(encoding="utf-8")))
+    words = MADE.sub("", WORDS[place.name].read_text(encoding="utf-8"))
+    assert set(IN_WORDS.findall(words)) <= tables
 
 
 def test_steps_and_claims_are_those_of_the_results(build: ModuleType) -> None:
