@@ -103,6 +103,25 @@ def test_a_sound_selector_passes():
 
 
 @pytest.mark.parametrize(
+    "options",
+    [{"replacement": True}, {"on_invalid": "skip"}, {"importance_weighting": True}],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["d2ace", "hard_imb"])
+def test_common_options_keep_the_promises(name, options):
+    testing.check_selector(d2ace.SELECTORS[name], **testing.SETTINGS[name], **options)
+
+
+@pytest.mark.parametrize(
+    "option", [{"batch_size": 16}, {"warmup": 1}, {"epochs": 5}, {"predictions": "full_pass"}]
+)
+def test_what_the_checks_decide_is_refused(option):
+    (name,) = option
+    with pytest.raises(ValueError, match=rf"check_selector got {name}=.* leave it out\.$"):
+        testing.check_selector(Loss, **option)
+
+
+@pytest.mark.parametrize(
     "broken", [Forgetful, Global, Peeking, Broadcasting, Zero, Waiting, ByPosition]
 )
 def test_a_broken_selector_is_caught(broken):

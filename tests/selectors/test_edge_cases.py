@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import d2ace
 from d2ace.selectors import neighbors, probability
@@ -196,6 +198,54 @@ class TestProbabilities:
         selector = make(name, y=np.ones((20, 4)), warmup=0, x=None)
         observe_all(selector, 0.3)
         uniform(selector)
+
+    @pytest.mark.parametrize("kind", ["probs", "logits"])
+    @pytest.mark.parametrize(("n", "q"), [(2407, 6), (645, 19), (61, 159)])
+    @pytest.mark.parametrize("name", QUANTISED)
+    def test_rounding_of_equal_weights_is_uniform(self, name, n, q, kind):
+        options = {"warmup": 0, "epochs": 10, "dtype": torch.float32}
+        selector = make(name, y=np.zeros((n, q)), x=None, **options)
+        row = torch.linspace(0.05, 0.95, q)
+        for share in (1.0, 0.9):
+            values = row * share if kind == "probs" else torch.logit(row * share)
+            for rows in torch.arange(n).split(29):
+                selector.observe(rows, **{kind: values.repeat(len(rows), 1)})
+        uniform(selector)
+
+    @pytest.mark.parametrize("transform", ["none", "exp"])
+    def test_rounding_of_equal_weights_is_uniform_after_a_transform(self, transform):
+        options = {"warmup": 0, "epochs": 10, "dtype": torch.float32}
+        uniform(make("d2ace", np.zeros((645, 19)), None, weight_transform=transform, **options))
+
+    @pytest.mark.parametrize("name", QUANTISED)
+    @given(
+        seed=st.integers(0, 2**31),
+        n=st.integers(2, 300),
+        q=st.integers(1, 40),
+        different=st.integers(1, 3),
+    )
+    def test_rows_alike_are_drawn_alike(self, name, seed, n, q, different):
+        rng = np.random.default_rng(seed)
+        options = {"warmup": 0, "epochs": 10, "dtype": torch.float32}
+        # kinds of rows; what they are told differs by far more than noise
+        kinds = rng.integers(0, different, n)
+        y = (rng.random((3, q)) < 0.5).astype(int)[kinds]
+        selector = make(name, y=y, x=None, **options)
+        for visit in ([0.1, 0.3, 0.6], [0.2, 0.7, 0.9]):
+            probs = np.array(visit, dtype=np.float32)[kinds]
+            selector.observe(range(n), probs=np.repeat(probs[:, None], q, axis=1))
+        p = selector.probabilities
+        for kind in range(3):
+            alike = p[torch.from_numpy(kinds == kind)]
+            if len(alike):  # at most one step of the quantisation index apart
+                assert float(alike.max() / alike.min()) <= 100 ** (1 / n) * (1 + 1e-12)
+
+    def test_a_small_spread_beyond_rounding_counts(self):
+        w = torch.tensor([1.0, 1.0 + 1e-5], dtype=torch.float64)
+        assert torch.equal(probability.level(w, torch.float32), w)
+        near = torch.tensor([-1.0, -1.0 - 1e-6], dtype=torch.float64)
+        assert probability.level(near, torch.float32).unique().tolist() == [-1.0 - 1e-6]
+        assert torch.equal(probability.level(near, torch.float64), near)
 
     def test_no_hardness_is_uniform(self):
         selector = make("dihcl", gamma=1.0, warmup=0)

@@ -47,6 +47,31 @@ def test_equals_brute_force(n, d, k, seed, kind, include_self, sparse):
     assert np.array_equal(found.numpy(), slow_nearest(x, k, include_self))
 
 
+@pytest.mark.parametrize(
+    ("kind", "per_row"),
+    [("outlier", 40), ("duplicates", 120), ("two clusters far apart", 40)],
+)
+def test_few_pairs_are_measured_twice(kind, per_row, monkeypatch):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1_000, 20))
+    if kind == "outlier":
+        x[0, 0] = 1e6
+    elif kind == "duplicates":
+        x[:] = 0.3
+    else:
+        x[::2] += 1e6
+    sizes, measured = [], neighbors._Dense.exact_distances
+
+    def counted(self, rows, columns):
+        sizes.append(columns.numel())
+        return measured(self, rows, columns)
+
+    monkeypatch.setattr(neighbors._Dense, "exact_distances", counted)
+    assert np.array_equal(nearest(torch.from_numpy(x), 6).numpy(), slow_nearest(x, 6))
+    assert sum(sizes) < per_row * len(x)
+    assert len(sizes) < len(x) / 4
+
+
 def test_blocks_do_not_matter(monkeypatch):
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(1_500, 6)))
     whole = nearest(x, 7)

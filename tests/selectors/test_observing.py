@@ -165,6 +165,20 @@ def test_names_and_options_get_a_suggestion():
     assert isinstance(d2ace.make_selector("hard_imb", [[1]]), d2ace.HardImb)
 
 
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        (d2ace.D2ACE, "write 'd2ace'"),
+        (d2ace.Selector, "call a class of your own directly"),
+        (3, "write one of random, active"),
+    ],
+)
+def test_what_is_no_name_is_told_so(given, remedy):
+    with pytest.raises(TypeError, match=r"^A selector is found by its name, got .*\.$") as refusal:
+        d2ace.make_selector(given, [[1]])
+    assert remedy in str(refusal.value)
+
+
 class TestAccelerator:
     """An accelerator that is really the host: what is noted there is reported at the epoch."""
 
@@ -188,6 +202,17 @@ class TestAccelerator:
         selector._stage(torch.device("cpu")).on_host = False
         selector.observe([2, 5], logits=torch.full((2, 3), torch.nan))
         assert torch.isfinite(selector.probabilities).all()
+
+    @pytest.mark.parametrize("on_invalid", ["error", "skip"])
+    def test_raw_scores_as_probabilities_are_reported_even_so(self, on_invalid):
+        selector = d2ace.D2ACE(np.eye(6, 3, dtype=int), on_invalid=on_invalid, warmup=0)
+        selector._stage(torch.device("cpu")).on_host = False
+        probs = torch.full((2, 3), 0.5)
+        probs[0, 0], probs[1, 2] = torch.nan if on_invalid == "skip" else 0.5, -3.5
+        selector.observe([2, 5], probs=probs)
+        with pytest.raises(ValueError, match=r"probs held a value for instance 5, label 2, but a"):
+            _ = selector.probabilities
+        assert torch.isfinite(selector.memory.latest).all()
 
     @pytest.mark.parametrize(
         ("rows", "message"),
@@ -246,6 +271,34 @@ def test_rounding_beyond_a_probability_is_forgiven():
     one.observe([0, 1], probs=torch.tensor([[1.0000001], [-1e-8]]))
     other.observe([0, 1], probs=torch.tensor([[1.0], [0.0]]))
     assert same_state(one, other)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_only_what_is_no_number_is_skipped(bad):
+    selector = d2ace.D2ACE(np.eye(6, 3, dtype=int), on_invalid="skip")
+    probs = torch.full((2, 3), 0.25)
+    probs[0, 1] = bad
+    selector.observe([2, 5], probs=probs)
+    before = selector.state_dict()["memory"]["latest"]
+    assert before[2, 0].tolist() == [0.25, 0.5, 0.25]
+    probs[1, 2] = 2.5
+    with pytest.raises(ValueError, match=r"probs holds 2.5 for instance 5, label 2, .* as logits"):
+        selector.observe([2, 5], probs=probs)
+    assert torch.equal(selector.state_dict()["memory"]["latest"], before)
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize(
+    ("name", "options"), [("balance", {}), ("d2ace", {"importance_weighting": True})]
+)
+def test_loss_weights_follow_an_index_on_an_accelerator(name, options, device):
+    y = np.eye(6, 3, dtype=int)
+    selector = d2ace.make_selector(name, y, batch_size=4, warmup=0, device=device, **options)
+    next(iter(selector))
+    for size in (4, 0):  # "meta" has no values: nothing may be read back
+        index = torch.empty(size, dtype=torch.int64, device="meta")
+        assert selector.loss_weight(index).device.type == "meta"
+    assert selector.loss_weight([0, 1]).device.type == "cpu"
 
 
 def test_loss_weights_are_on_the_device_of_the_state():

@@ -10,6 +10,7 @@ import textwrap
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -158,8 +159,85 @@ def test_observations_out_of_turn_do_not_move_the_place():
         next(batches)
     selector.observe([0, 1, 2], probs=np.full((3, Q), 0.5))  # no batch that was drawn
     twin = make("d2ace")
-    twin.load_state_dict(selector.state_dict())
+    with pytest.warns(UserWarning, match="after batch 3 of epoch 1, the last one drawn"):
+        twin.load_state_dict(selector.state_dict())
     assert list(twin) == list(batches)
+
+
+class TestDrawnAhead:
+    """Batches that loader workers drew ahead of training."""
+
+    def drawn(self, count: int = 5, **options) -> tuple[d2ace.Selector, list[list[int]]]:
+        selector = d2ace.D2ACE(Y, batch_size=BATCH, **options)
+        return selector, list(itertools.islice(iter(selector), count))
+
+    def tell(self, selector, rows) -> None:
+        selector.observe(rows, probs=np.full((len(rows), Q), 0.5))
+
+    def position(self, selector) -> int:
+        return selector.state_dict()["progress"]["position"]
+
+    @pytest.mark.parametrize("parts", [1, 2, 3, BATCH])
+    def test_a_batch_counts_once_all_its_parts_were_observed(self, parts):
+        selector, batches = self.drawn()
+        for number, batch in enumerate(batches[:3]):
+            for part in np.array_split(batch, parts):
+                assert number == 0 or self.position(selector) == number
+                self.tell(selector, part)
+        assert self.position(selector) == 3
+        self.tell(selector, batches[3][:2])
+        self.tell(selector, [])
+        assert self.position(selector) == 3  # a part is trained again with the rest of its batch
+
+    def test_a_first_batch_half_observed_is_not_over(self):
+        selector, batches = self.drawn()
+        self.tell(selector, batches[0][:3])
+        assert self.position(selector) == 0
+
+    def test_rows_that_stay_on_an_accelerator_count_by_their_number(self):
+        selector, _ = self.drawn()
+        for _ in range(4):
+            for size in (4, BATCH - 4):
+                selector._progress.observed(torch.empty(size, dtype=torch.int64, device="meta"))
+        assert self.position(selector) == 4
+
+    @pytest.mark.parametrize("order", [[1, 0, 2], [0, 2]])
+    def test_another_order_is_warned_about_once(self, order):
+        selector, batches = self.drawn()
+        for number in order:
+            self.tell(selector, batches[number])
+        with pytest.warns(UserWarning, match=r"not observed in the order drawn; what .* skipped"):
+            assert self.position(selector) == 5
+        assert self.position(selector) == 5  # a second warning would be an error here
+
+    def test_another_order_without_workers_is_no_cause_for_warning(self):
+        selector, _ = self.drawn(0)
+        for batch in itertools.islice(iter(selector), 3):
+            self.tell(selector, batch[::-1])
+        assert self.position(selector) == 3
+
+    def test_an_epoch_that_was_left_is_no_cause_for_warning(self):
+        selector, batches = self.drawn()
+        self.tell(selector, batches[2])
+        selector.end_epoch()
+        assert selector.state_dict()["progress"]["epoch"] == 2
+
+    def test_a_full_pass_cannot_count(self):
+        selector, _ = self.drawn(predictions="full_pass")
+        with pytest.warns(UserWarning, match=r"after batch 5 of epoch 1, .* save between epochs"):
+            assert self.position(selector) == 5
+
+    def test_a_full_pass_between_epochs_need_not_count(self):
+        selector, _ = self.drawn(predictions="full_pass")
+        list(selector)  # the epoch after the abandoned one
+        self.tell(selector, range(N))
+        assert self.position(selector) == 0
+
+    def test_who_weighs_each_batch_draws_none_ahead(self):
+        selector, _ = self.drawn(0, predictions="full_pass")
+        for batch in itertools.islice(iter(selector), 3):
+            selector.loss_weight(batch)
+        assert self.position(selector) == 3
 
 
 def test_a_state_of_another_method_is_refused_by_name():
@@ -168,6 +246,33 @@ def test_a_state_of_another_method_is_refused_by_name():
         selector.load_state_dict(make("d2ace").state_dict())
     with pytest.raises(ValueError, match=r"'changes' does not fit .* options"):
         make("d2ace").load_state_dict(d2ace.D2ACE(Y, X, batch_size=BATCH, window=9).state_dict())
+
+
+def test_a_state_of_other_labels_is_refused():
+    other = d2ace.D2ACE(1 - Y, X, batch_size=BATCH)
+    with pytest.raises(ValueError, match=r"saved with labels 'checksum [0-9a-f]{8}', but this one"):
+        d2ace.D2ACE(Y, X, batch_size=BATCH).load_state_dict(other.state_dict())
+    wide = sp.csr_array(Y)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    d2ace.D2ACE(Y, batch_size=BATCH).load_state_dict(
+        d2ace.D2ACE(wide, batch_size=BATCH).state_dict()
+    )
+
+
+def test_a_state_of_another_way_of_drawing_is_refused():
+    other = d2ace.D2ACE(Y, X, batch_size=BATCH, replacement=True)
+    with pytest.raises(ValueError, match=r"saved with replacement True, but this one has False"):
+        d2ace.D2ACE(Y, X, batch_size=BATCH).load_state_dict(other.state_dict())
+
+
+def test_a_state_of_an_earlier_version_still_loads():
+    selector = make("d2ace")
+    list(itertools.islice(iter(selector), 2))
+    state = selector.state_dict()
+    del state["labels"], state["replacement"]
+    twin = make("d2ace")
+    twin.load_state_dict(state)
+    assert sum(map(len, twin)) == N - 2 * BATCH
 
 
 def test_a_state_moves_between_precisions_only_on_purpose():

@@ -10,6 +10,7 @@ from torch import Tensor
 from d2ace import inputs
 
 from .history import PredictionMoments
+from .probability import level
 from .quantised import NotebookSelector, QuantisedOptions
 
 if TYPE_CHECKING:
@@ -56,4 +57,4 @@ class Active(NotebookSelector):
         variance = self.memory.squares / (visits - self.ddof).clamp_min(1).to(self.dtype)
         score = torch.addcdiv(variance, variance.square(), others.to(variance.dtype)).sqrt_()
         score *= visits > 1  # one prediction has no variance
-        return {"variance": score.sum(dim=1, dtype=torch.float64)}
+        return {"variance": level(score.sum(dim=1, dtype=torch.float64), self.dtype)}

@@ -128,8 +128,8 @@ class Balance(QuantisedSelector):
         epoch = self._progress.drawn_epoch
         if not self._masks_loss(epoch):
             return weight
-        rows = self._rows_on(self._home, index)
+        rows = self._rows_to_weigh(index)
         if not len(rows):
-            return torch.ones(0, self.q, dtype=self.dtype, device=self._home)
+            return torch.ones(0, self.q, dtype=self.dtype, device=rows.device)
         keys = pair_keys(self.seed, epoch, rows, self.q)
         return selective_mask(self.labels_at(rows), keys, self.target, self.cap).to(self.dtype)

@@ -233,12 +233,16 @@ class Selector(Sampler[list[int]]):
 
     @apart
     def loss_weight(self, index: Any) -> Tensor | None:
-        """Weights to multiply the batch's [b, q] loss with, or None: call once per batch."""
+        """Weights to multiply the batch's [b, q] loss with, or None: call once per batch.
+
+        They are on the device of an ``index`` that is on an accelerator, else where state is kept.
+        """
         self._oversights.weighed = True
+        self._progress.weighed()
         if not self.importance_weighting or self._drawn is None:
             return None
-        rows = self._rows_on(self._drawn.device, index)
-        weight = 1.0 / (self.n * self._drawn.index_select(0, rows))
+        rows = self._rows_to_weigh(index)
+        weight = 1.0 / (self.n * self._drawn.to(rows.device).index_select(0, rows))
         return weight.to(self.dtype).unsqueeze(1)
 
     @property
@@ -279,8 +283,8 @@ class Selector(Sampler[list[int]]):
 
         Take it after :meth:`observe`, or between epochs. A loader with workers draws ahead of the
         training loop, and only observed batches tell how far that came: observe every batch (of
-        Random too; it costs nothing), or, where a loop leaves an epoch early, :meth:`end_epoch`
-        before saving.
+        Random too; it costs nothing) in the order drawn, whole or in consecutive parts, or, where
+        a loop leaves an epoch early, :meth:`end_epoch` before saving.
         """
         self._settle()
         return state_of(self)
@@ -292,7 +296,7 @@ class Selector(Sampler[list[int]]):
         drawn = state["drawn"]
         progress = Progress(len(self))
         progress.load_state_dict(state["progress"])
-        self._progress, self._staging, self._dense_labels = progress, None, None
+        self._progress, self._staging = progress, None
         self._oversights.trust()
         self.memory.to(self._home).load_state_dict(state["memory"])
         self.seed, self.learning_rate = int(state["seed"]), float(state["learning_rate"])
@@ -344,7 +348,6 @@ class Selector(Sampler[list[int]]):
                 self._memory.to(self._home)
             if self._drawn is not None:
                 self._drawn = self._drawn.to(self._home)
-            self._dense_labels = None
         return self._staging
 
     def _last_known(self, index: Tensor, probs: Tensor) -> Tensor:
@@ -358,21 +361,22 @@ class Selector(Sampler[list[int]]):
             self._staging.raise_fault()
 
     def labels_at(self, index: Tensor) -> Tensor:
-        """Rows of Y as booleans [b, q] on the selector's device."""
-        if self._dense_labels is None:
+        """Rows of Y as booleans [b, q] on the device of ``index``."""
+        if self._dense_labels is None or self._dense_labels.device != index.device:
             dense = torch.from_numpy(self.labels.astype(np.bool_).toarray())
-            self._dense_labels = dense.to(self._home)
+            self._dense_labels = dense.to(index.device)
         return self._dense_labels.index_select(0, index)
 
     def drawn_probability(self, index: Tensor) -> Tensor | float:
         """The probability with which rows were drawn in the epoch drawn last."""
         return 1.0 / self.n if self._drawn is None else self._drawn.index_select(0, index)
 
-    def _rows_on(self, device: torch.device, index: Any) -> Tensor:
+    def _rows_to_weigh(self, index: Any) -> Tensor:
+        """Rows where their loss is: on an accelerator they stay, and are not read back."""
         if _device_type(index) != "cpu":
-            return device_rows(index).to(device)
+            return device_rows(index)
         rows = host_rows(index, self.n, unique=False).array
-        return torch.from_numpy(rows.astype(np.int64)).to(device)
+        return torch.from_numpy(rows.astype(np.int64)).to(self._home)
 
     def _is_selective(self, epoch: int) -> bool:
         return epoch > self.warmup

@@ -171,6 +171,7 @@ class D2ACE(QuantisedSelector):
         weights = weighted_sum(matrix, v)
         if self.correlation == "local":
             weights = weights + self._correlation.enhancement(matrix, v if self.reference else None)
+        weights = probability.level(weights, self.dtype)
         if self.weight_transform == "exp":
             weights = torch.exp(weights - weights.amax())
         return weights

@@ -90,7 +90,7 @@ class DIHCL(Selector):
         memory.hardness.index_copy_(0, index, smoothed)
         memory.rate_sum.index_fill_(0, index, self._rate_sum)
         memory.update(index, probs)
-        self._rate_sum += self.learning_rate
+        self._rate_sum += float(self.learning_rate)  # NumPy's and torch's numbers are welcome
 
     def instance_weights(self) -> dict[str, Tensor]:
         return {"hardness": self.memory.hardness}

@@ -78,7 +78,8 @@ class HardImb(QuantisedSelector):
 
     def instance_weights(self) -> dict[str, Tensor]:
         scale = self.q if self.preset == "reference" else 1
-        return {"hardness": self._imbalance.to(self._home) * self.memory.loss / scale}
+        hardness = self._imbalance.to(self._home) * self.memory.loss / scale
+        return {"hardness": probability.level(hardness, self.dtype)}
 
     def label_importance(self) -> dict[str, Tensor]:
         """IR_j; 0 for a label without positives."""

@@ -12,6 +12,7 @@ from d2ace import inputs
 from .correlation import BINS, uncertainty_correlation
 from .history import PredictionHistory
 from .labels import weighted_sum
+from .probability import level
 from .quantised import QuantisedOptions, QuantisedSelector
 from .scores import uncertainty
 
@@ -78,7 +79,7 @@ class MLUnc(QuantisedSelector):
         factor = self._label_factor(matrix)
         if self.preset == "reference" and self._progress.upcoming >= 7:  # its epoch index 5
             matrix = (matrix * BINS).floor_().clamp_(0, BINS - 1).add_(0.5).div_(BINS)
-        return {"uncertainty": weighted_sum(matrix, factor)}
+        return {"uncertainty": level(weighted_sum(matrix, factor), self.dtype)}
 
     def label_importance(self) -> dict[str, Tensor]:
         return {"uncertainty": self._label_factor(self._uncertainty())}

@@ -14,7 +14,7 @@ from d2ace.inputs import as_array
 _BLOCK = 1 << 24  # distances held at once: 128 MiB in float64, whatever n is
 _GROUP = 32  # columns whose minimum stands for them in the first look
 _SPARE = 16  # candidates kept beyond k, re-measured without cancellation
-_ROUNDING = 1e-10  # far above what |x|^2 + |y|^2 - 2xy loses in float64
+_PART = 1 << 20  # differences held at once where many rows are re-measured
 
 
 def nearest(features: Tensor | sp.csr_array, k: int, *, include_self: bool = False) -> Tensor:
@@ -36,24 +36,37 @@ def nearest(features: Tensor | sp.csr_array, k: int, *, include_self: bool = Fal
 
 def _nearest_of(block: range, source: _Dense | _Sparse, k: int, include_self: bool) -> Tensor:
     rows = torch.arange(block.start, block.stop, device=source.device)
-    squared = source.squared_distances(rows)
+    least = source.least_distances(rows)
     if not include_self:
-        squared[rows - block.start, rows] = torch.inf
-    candidates = _smallest(squared, min(k + _SPARE, squared.shape[1])).sort(dim=1).values
-    exact = source.exact_distances(rows, candidates)
-    if not include_self:
-        exact.masked_fill_(candidates == rows[:, None], torch.inf)
-    # candidates ascend and the sort is stable: ties go to the lower index
-    exact, order = exact.sort(dim=1, stable=True)
-    found = candidates.gather(1, order)[:, :k]
-    # where more rows tie with the k-th than there are candidates, look at all of them
-    limit = exact[:, k - 1] + _ROUNDING * (source.norms[rows] + source.norms.amax())
-    crowd = (squared <= limit[:, None]).sum(dim=1)
-    for number in (crowd > candidates.shape[1]).nonzero().flatten().tolist():
-        tied = (squared[number] <= limit[number]).nonzero().T
-        distances = source.exact_distances(rows[number : number + 1], tied)
-        found[number] = tied[0, distances[0].argsort(stable=True)[:k]]
+        least[rows - block.start, rows] = torch.inf
+    width = min(k + _SPARE, least.shape[1])
+    found, reach = _measured(source, rows, _smallest(least, width), k, include_self)
+    # where more rows may be as near as the k-th than there are candidates, look at all of them
+    near = least <= reach[:, None]
+    crowd = near.sum(dim=1)
+    crowded = (crowd > width).nonzero().flatten()
+    columns = torch.arange(least.shape[1], device=source.device)
+    while len(crowded):
+        width = min(4 * width, least.shape[1])
+        for part in crowded.split(max(1, _PART // (width * source.values.shape[1]))):
+            lowest = _smallest(torch.where(near[part], columns, len(columns)), width)
+            found[part], reach[part] = _measured(source, rows[part], lowest, k, include_self)
+        # nothing is nearer than a duplicate, and those of lower index came first
+        crowded = crowded[(crowd[crowded] > width) & (reach[crowded] > 0)]
     return found.cpu()
+
+
+def _measured(
+    source: _Dense | _Sparse, rows: Tensor, columns: Tensor, k: int, include_self: bool
+) -> tuple[Tensor, Tensor]:
+    """The k nearest among ``columns`` [b, c] by exact distance, and the distance of the k-th."""
+    columns = columns.sort(dim=1).values
+    exact = source.exact_distances(rows, columns)
+    if not include_self:
+        exact.masked_fill_(columns == rows[:, None], torch.inf)
+    # columns ascend and the sort is stable: ties go to the lower index
+    exact, order = exact.sort(dim=1, stable=True)
+    return columns.gather(1, order)[:, :k], exact[:, k - 1]
 
 
 def _smallest(values: Tensor, k: int) -> Tensor:
@@ -74,14 +87,24 @@ def _smallest(values: Tensor, k: int) -> Tensor:
     return columns.gather(1, values.gather(1, columns).topk(k, dim=1, largest=False).indices)
 
 
+def _lowered(norms: Tensor, width: int) -> Tensor:
+    """Squared norms, less what |x|^2 + |y|^2 - 2xy may be too large by through rounding.
+
+    A sum of ``width`` products is off by at most that many halves of epsilon of its terms' size,
+    and so are the two norms; the factor leaves a reserve.
+    """
+    return norms * (1.0 - 4.0 * (width + 8) * torch.finfo(torch.float64).eps)
+
+
 class _Dense:
     def __init__(self, features: Tensor) -> None:
         self.values = features.to(torch.float64)
         self.centred = self.values - self.values.mean(dim=0)  # loses less to cancellation
-        self.norms = self.centred.square().sum(dim=1)
+        self.norms = _lowered(self.centred.square().sum(dim=1), self.values.shape[1])
         self.device = features.device
 
-    def squared_distances(self, rows: Tensor) -> Tensor:
+    def least_distances(self, rows: Tensor) -> Tensor:
+        """What the squared distances are at least; nearly what they are."""
         cross = self.centred[rows] @ self.centred.T
         return cross.mul_(-2).add_(self.norms).add_(self.norms[rows, None])
 
@@ -98,10 +121,12 @@ class _Sparse:
     def __init__(self, features: sp.csr_array) -> None:
         self.values = features
         self.transposed = features.T.tocsr()
-        self.norms = torch.from_numpy(np.asarray(features.multiply(features).sum(axis=1)).ravel())
+        norms = torch.from_numpy(np.asarray(features.multiply(features).sum(axis=1)).ravel())
+        self.norms = _lowered(norms, features.shape[1])
         self.device = torch.device("cpu")
 
-    def squared_distances(self, rows: Tensor) -> Tensor:
+    def least_distances(self, rows: Tensor) -> Tensor:
+        """What the squared distances are at least; nearly what they are."""
         chosen = rows.numpy()
         cross = torch.from_numpy((self.values[chosen] @ self.transposed).toarray())
         return cross.mul_(-2).add_(self.norms).add_(self.norms[rows, None])

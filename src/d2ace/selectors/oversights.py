@@ -10,7 +10,7 @@ class Oversights:
 
     def __init__(self, *, learns: bool) -> None:
         self.learns = learns
-        self.observed = self.weighed = False
+        self.observed = self.weighed = self._said_skipping = False
 
     def trust(self) -> None:
         """Expect nothing: who saved the state we continue may have done it all."""
@@ -30,3 +30,20 @@ class Oversights:
                 f"multiply the loss of every batch by loss_weight(index) where that is not None.",
                 stacklevel=3,
             )
+
+    def warn_of_skipping(self, place: str, *, full_pass: bool) -> None:
+        """On saving, once: batches drawn, up to ``place``, cannot be told from those trained."""
+        if self._said_skipping:
+            return
+        self._said_skipping = True
+        if full_pass:
+            why = "with predictions='full_pass' no batch is observed"
+            remedy = "save between epochs, or load without workers"
+        else:
+            why = "batches were not observed in the order drawn"
+            remedy = "observe them in that order, whole or in consecutive parts"
+        warnings.warn(
+            f"This state goes on after {place}, the last one drawn, because {why}; what loader "
+            f"workers drew ahead of training will be skipped: {remedy}.",
+            stacklevel=5,
+        )

@@ -8,12 +8,24 @@ import torch
 from torch import Tensor
 
 _FLAT = 1e-12  # a spread of weights below this is no spread at all
+_ROUNDING = 16  # units in the last place of the largest weight; sums over labels lose up to four
 GUARD = 1e-9  # keeps exact multiples of 1/n in their own bin despite rounding
 
 
 def uniform(n: int, device: torch.device | str | None = None) -> Tensor:
     """P_i = 1/n."""
     return torch.full((n,), 1.0 / n, dtype=torch.float64, device=device)
+
+
+def level(weights: Tensor, precision: torch.dtype) -> Tensor:
+    """The weights, or all of them the least one where ``precision`` explains their spread.
+
+    Identical rows differ in the last bits, by where they stand in a batch or a matrix product;
+    min-max would stretch such a difference to full pressure.
+    """
+    low, high = weights.aminmax()
+    noise = _ROUNDING * torch.finfo(precision).eps * torch.maximum(-low, high)
+    return torch.where(high - low > noise, weights, low)
 
 
 def normalise(weights: Tensor) -> Tensor:

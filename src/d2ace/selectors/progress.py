@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 _AHEAD = 4096  # more batches than any loader draws ahead of the training loop
 
 
-def _mark(rows: Any) -> tuple[int, int, int]:
-    """Enough of a batch to know it again; of rows on an accelerator only their number."""
-    if isinstance(rows, Tensor) or not len(rows):
-        return len(rows), -1, -1
-    return len(rows), int(rows[0]), int(rows[-1])
+def _same(rows: Any, expected: np.ndarray[Any, Any]) -> bool:
+    """Whether rows are those expected; of rows on an accelerator only their number is known."""
+    if len(rows) != len(expected) or isinstance(rows, Tensor) or not len(rows):
+        return len(rows) == len(expected)
+    return bool(rows[0] == expected[0] and rows[-1] == expected[-1])
 
 
 class Progress:
     """Counts epochs and batches.
 
     A loader with workers draws batches ahead of the training loop. Where drawn batches are
-    observed in turn, those *observed* tell how far training came, and a saved state goes on after
-    the last of them; where they are not, the batches drawn do.
+    observed in turn, whole or in consecutive parts, those *observed* tell how far training came,
+    and a saved state goes on after the last whole one; where they are not, the batches drawn do.
     """
 
     def __init__(self, batches: int) -> None:
@@ -34,8 +35,10 @@ class Progress:
         self._from_zero = False
         self._drawn = 0  # batches drawn of `drawn_epoch`
         self._observed = self._base = 0  # batches observed, of those drawn from `_base` on
+        self._part = 0  # rows observed of the batch after those
         self._in_step = True
-        self._ahead: deque[tuple[int, int, int]] = deque()
+        self._ahead: deque[np.ndarray[Any, Any]] = deque()
+        self._rows_drawn = self._rows_told = self._weighed = 0  # since `_base`, in any order
 
     @property
     def epoch(self) -> int:
@@ -48,7 +51,7 @@ class Progress:
         if epoch != self.epoch:
             self.upcoming = epoch
             self.running = self.resuming = False
-            self._drawn, self._in_step = self.batches, False
+            self._give_up()
         elif self.running and not self.resuming:
             self.upcoming = epoch  # whoever left the epoch in its middle starts it again
 
@@ -62,6 +65,7 @@ class Progress:
         """Begin to draw; the number of the first batch."""
         self.running, self.resuming = True, False
         self._observed = self._base = self._drawn
+        self._part = self._rows_drawn = self._rows_told = self._weighed = 0
         self._in_step = True
         self._ahead.clear()
         return self._drawn
@@ -71,8 +75,9 @@ class Progress:
 
     def drew(self, batch: list[int]) -> None:
         self._drawn += 1
+        self._rows_drawn += len(batch)
         if self._in_step:
-            self._ahead.append(_mark(batch))
+            self._ahead.append(np.array(batch))
             self._in_step = len(self._ahead) <= _AHEAD
 
     def finish(self, epoch: int) -> None:
@@ -84,23 +89,53 @@ class Progress:
         if self.running:
             self.upcoming = self.drawn_epoch + 1
             self.running = self.resuming = False
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Expect nothing any more of the epoch drawn last."""
         self._drawn, self._in_step = self.batches, False
+        self._rows_drawn = self._rows_told = 0
 
     def observed(self, rows: Any) -> None:
-        """Match an observed batch with the drawn ones; any other batch ends the matching."""
-        if not self._in_step:
+        """Match observed rows with the batches drawn; any others end the matching."""
+        self._rows_told += len(rows)
+        if not self._in_step or not len(rows):
             return
-        length, first, _ = mark = _mark(rows)
-        expected = self._ahead.popleft() if self._ahead else None
-        if expected is not None and (mark == expected or (first < 0 and length == expected[0])):
-            self._observed += 1
-        else:
+        batch = self._ahead[0] if self._ahead else np.empty(0)
+        start, self._part = self._part, self._part + len(rows)
+        if not _same(rows, batch[start : self._part]):
             self._in_step = False
             self._ahead.clear()
+        elif self._part == len(batch):
+            self._ahead.popleft()
+            self._observed, self._part = self._observed + 1, 0
+
+    def weighed(self) -> None:
+        """Somebody asked for the loss weights of a batch."""
+        self._weighed += 1
+
+    @property
+    def _counted(self) -> bool:
+        """Whether observed batches tell how far training came."""
+        return self._in_step and (self._observed > self._base or self._part > 0)
+
+    def may_skip(self, *, full_pass: bool) -> bool:
+        """Whether a state goes on after batches that were drawn but perhaps not trained.
+
+        Where nothing was observed at all, the batches drawn are taken at their word.
+        """
+        if full_pass:  # no batch is observed; but who asks for its loss weights trains it
+            inside = self.running and not self.resuming and self._drawn < self.batches
+            return inside and self._weighed < self._drawn - self._base
+        return not self._counted and 0 < self._rows_told < self._rows_drawn
+
+    @property
+    def place(self) -> str:
+        """The batch drawn last."""
+        return f"batch {self._drawn} of epoch {self.drawn_epoch}"
 
     def state_dict(self) -> dict[str, Any]:
-        in_step = self._in_step and self._observed > self._base
-        trained = self._observed if in_step else self._drawn
+        trained = self._observed if self._counted else self._drawn
         inside = self.drawn_epoch > 0 and trained < self.batches
         return {
             "epoch": self.drawn_epoch if inside else self.upcoming,

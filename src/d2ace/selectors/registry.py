@@ -42,6 +42,8 @@ def make_selector(
 
 def find_selector(name: str) -> type[Selector]:
     """The class that ``name`` means; see :func:`make_selector`."""
+    if not isinstance(name, str):
+        raise TypeError(f"A selector is found by its name, got {name!r}; {_instead_of(name)}.")
     if ":" in name:
         return _own_selector(name)
     if name not in SELECTORS:
@@ -51,6 +53,14 @@ def find_selector(name: str) -> type[Selector]:
             "file.py:Class."
         )
     return SELECTORS[name]
+
+
+def _instead_of(given: Any) -> str:
+    """What to do for somebody who gave no name."""
+    if not isinstance(given, type):
+        return f"write one of {', '.join(SELECTORS)}"
+    name = getattr(given, "name", None)
+    return f"write {name!r}" if name in SELECTORS else "call a class of your own directly"
 
 
 def selector_file(name: str) -> Path | None:

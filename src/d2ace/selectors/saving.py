@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import scipy.sparse as sp
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -27,6 +30,9 @@ _KEYS = {
 
 def state_of(selector: Selector) -> dict[str, Any]:
     """Everything needed to go on; what was observed must be settled. See Selector.state_dict."""
+    full_pass = selector.predictions == "full_pass"
+    if selector._progress.may_skip(full_pass=full_pass):
+        selector._oversights.warn_of_skipping(selector._progress.place, full_pass=full_pass)
     drawn, memory = selector._drawn, selector.memory.state_dict()
     return {
         **_identity(selector),
@@ -45,7 +51,7 @@ def refuse_unfit(selector: Selector, state: Any) -> None:
     if missing:
         raise ValueError(f"This is not a selector's state: it lacks {sorted(missing)}.")
     for key, value in _identity(selector).items():
-        if state[key] != value:
+        if state.get(key, value) != value:  # states of old lack what came to be compared later
             raise ValueError(
                 f"The state was saved with {key} {state[key]!r}, but this one has {value!r}; make "
                 "the selector as it was then."
@@ -72,7 +78,15 @@ def _identity(selector: Selector) -> dict[str, Any]:
         "preset": selector.preset,
         "shape": [selector.n, selector.q],
         "batch_size": selector.batch_size,
+        "replacement": selector.replacement,
+        "labels": _checksum(selector.labels),
     }
+
+
+def _checksum(labels: sp.csr_array) -> str:
+    """Of which rows have which labels, whatever the matrix counts them in."""
+    pointer, columns = (np.asarray(a, dtype="<i8").data for a in (labels.indptr, labels.indices))
+    return f"checksum {zlib.crc32(columns, zlib.crc32(pointer)):08x}"
 
 
 def _form(value: Tensor | None) -> str:

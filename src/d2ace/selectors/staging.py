@@ -18,13 +18,14 @@ from .inputs import Rows
 
 _PAIRS = 1 << 17  # pairs processed together
 _SLACK = 1e-6  # by which rounding may carry a probability beyond 0 or 1
-_NOT_FINITE, _OUT_OF_RANGE, _REPEATED = 1, 2, 3  # faults noted on an accelerator
+_NOT_FINITE, _NO_PROBABILITY, _NO_ROW, _REPEATED = 1, 2, 3, 4  # faults noted on an accelerator
 
 
 class Staging:
     """A buffer of predictions in front of a memory.
 
-    ``advance(index, probs)`` receives distinct rows. An invalid pair is marked NaN, and
+    ``advance(index, probs)`` receives distinct rows. A pair to pass over is marked NaN, one outside
+    [0, 1] (on an accelerator, which cannot refuse it at once) infinite, and
     ``stand_in(index, probs)`` replaces the marks before ``advance`` sees them.
     """
 
@@ -106,12 +107,14 @@ class Staging:
             return
         kind, row, label = self.fault.tolist()
         self.fault.zero_()
-        if kind == _OUT_OF_RANGE:
+        if kind == _NO_ROW:
             raise ValueError(f"index held {row}, but rows run from 0 to {self.n - 1}.")
         if kind == _REPEATED:
             raise ValueError(f"index held row {row} twice in one batch.")
-        if kind == _NOT_FINITE and not self.skip_invalid:
-            raise ValueError(_invalid_sentence("a value that is no probability", row, label))
+        if kind == _NOT_FINITE:
+            raise ValueError(_invalid_sentence("NaN or infinite", row, label))
+        if kind == _NO_PROBABILITY:
+            raise ValueError(_outside_sentence("held a value", row, label))
 
     def _process(self, index: Tensor, values: Tensor, are_logits: bool, marked: bool) -> None:
         probs = values.to(self.device, self.dtype, copy=True)
@@ -119,37 +122,37 @@ class Staging:
         self._advance(index, probs, marked)
 
     def _convert(self, values: Tensor, are_logits: bool, marked: bool) -> None:
-        """Turn values into probabilities in place; what is no valid prediction becomes NaN."""
+        """Turn values into probabilities in place, and mark what is no valid prediction."""
         if marked or not self.on_host:  # an accelerator is not asked whether there are any
-            least, most = -_SLACK, 1 + _SLACK
-            valid = values.isfinite() if are_logits else (values >= least) & (values <= most)
-            values.masked_fill_(~valid, torch.nan)
+            values.masked_fill_(~values.isfinite(), torch.nan)
         if are_logits:
             values.sigmoid_()
-        else:
+        elif self.on_host:
             values.clamp_(0.0, 1.0)
+        else:
+            outside = _outside(values)
+            values.clamp_(0.0, 1.0).masked_fill_(outside, torch.inf)
 
     def _advance(self, index: Tensor, probs: Tensor, marked: bool) -> None:
         if marked or not self.on_host:
-            invalid = probs.isnan()
-            probs = torch.where(invalid, self.stand_in(index, probs), probs)
+            valid = probs.isfinite()
             if not self.on_host:
-                self._note(invalid, index)
+                self._note(_NO_PROBABILITY, probs.isinf(), index)
+                if not self.skip_invalid:
+                    self._note(_NOT_FINITE, ~valid, index)
+            probs = torch.where(valid, probs, self.stand_in(index, probs))
         self.advance(index, probs)
 
     def _has_invalid(self, rows: Rows | Tensor, values: Tensor, are_logits: bool) -> bool:
         """Whether pairs must be passed over; raises where they may not be."""
         if not are_logits and values.numel():
             low, high = values.aminmax()
-            if low < -_SLACK or high > 1 + _SLACK:
-                if self.skip_invalid:
-                    return True
-                outside = (values < -_SLACK) | (values > 1 + _SLACK)
+            if low >= -_SLACK and high <= 1 + _SLACK:  # false with a NaN too
+                return False
+            outside = _outside(values) & values.isfinite()
+            if bool(outside.any()):
                 instance, label, value = self._first(outside, rows, values)
-                raise ValueError(
-                    f"probs holds {value:.7g} for instance {instance}, label {label}, but a "
-                    f"probability lies in [0, 1]; pass raw scores as logits."
-                )
+                raise ValueError(_outside_sentence(f"holds {value:.7g}", instance, label))
         if math.isfinite(values.sum().item()):
             return False
         invalid = ~values.isfinite()
@@ -173,7 +176,7 @@ class Staging:
         outside = (rows < 0) | (rows >= self.n)
         repeated = ordered[1:] == ordered[:-1]
         for kind, bad, culprit in (
-            (_OUT_OF_RANGE, outside, rows),
+            (_NO_ROW, outside, rows),
             (_REPEATED, repeated, ordered[1:]),
         ):
             if bad.numel():
@@ -181,9 +184,9 @@ class Staging:
                 self._keep(bad.any() * kind, _at(culprit, at), torch.zeros_like(at))
         return ~outside
 
-    def _note(self, invalid: Tensor, index: Tensor) -> None:
-        at = invalid.flatten().to(torch.int8).argmax()
-        self._keep(invalid.any() * _NOT_FINITE, _at(index, at // self.q), at % self.q)
+    def _note(self, kind: int, bad: Tensor, index: Tensor) -> None:
+        at = bad.flatten().to(torch.int8).argmax()
+        self._keep(bad.any() * kind, _at(index, at // self.q), at % self.q)
 
     def _keep(self, *fault: Tensor) -> None:
         """The first fault stays."""
@@ -195,6 +198,11 @@ def _at(values: Tensor, place: Tensor) -> Tensor:
     return values.index_select(0, place.view(1)).squeeze(0)
 
 
+def _outside(values: Tensor) -> Tensor:
+    """Which values are no probabilities; NaN is not asked about here."""
+    return (values < -_SLACK) | (values > 1 + _SLACK)
+
+
 def _turns(rows: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     """Places of all first occurrences, of all second ones, and so on."""
     order = np.argsort(rows, kind="stable")
@@ -204,6 +212,13 @@ def _turns(rows: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     turn = np.empty(rows.size, dtype=np.int64)
     turn[order] = np.arange(rows.size) - start
     return [np.flatnonzero(turn == number) for number in range(int(turn.max()) + 1)]
+
+
+def _outside_sentence(value: str, row: int, label: int) -> str:
+    return (
+        f"probs {value} for instance {row}, label {label}, but a probability lies in [0, 1]; "
+        f"pass raw scores as logits."
+    )
 
 
 def _invalid_sentence(value: str, row: int, label: int) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..selectors import Selector
 from . import drawing, observing, resuming  # noqa: F401  (their checks register themselves)
-from .problem import CHECKS
+from .problem import CHECKS, OWN
 
 __all__ = ["CHECKS", "SETTINGS", "check_selector"]
 
@@ -37,6 +37,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def check_selector(cls: type[Selector], **options: Any) -> None:
     """Run every check on ``cls`` made with ``options``; the first broken promise raises."""
+    for option in options:
+        if option in OWN:
+            raise ValueError(
+                f"check_selector got {option}={options[option]!r}, which its checks decide "
+                f"themselves (as they do {', '.join(OWN)}); leave it out."
+            )
     for check in CHECKS:
         try:
             check(cls, **options)

@@ -62,14 +62,14 @@ def warmup_takes_every_row_once(cls: type[Selector], **options: Any) -> None:
 
 @check
 def no_row_twice_in_a_batch(cls: type[Selector], **options: Any) -> None:
-    for epoch in train(make(cls, options), EPOCHS):
+    for epoch in train(make(cls, options, replacement=False), EPOCHS):
         for batch in epoch:
             assert len(set(batch)) == len(batch), f"batch {batch}"
 
 
 @check
 def a_batch_size_beyond_n_gives_one_batch(cls: type[Selector], **options: Any) -> None:
-    selector = make(cls, options, batch_size=N + 1)
+    selector = make(cls, options, batch_size=N + 1, replacement=False)
     for epoch in train(selector, WARMUP + 2):
         assert len(epoch) == len(selector) == 1
         assert sorted(epoch[0]) == list(range(N))

@@ -79,7 +79,7 @@ def rows_not_observed_do_not_change(cls: type[Selector], **options: Any) -> None
 
 @check
 def a_refused_observation_changes_nothing(cls: type[Selector], **options: Any) -> None:
-    selector = trained(cls, options)
+    selector = trained(cls, options, replacement=False, on_invalid="error")
     before = selector.state_dict()
     good = torch.full((2, Q), 0.25)
     poor = good.clone()
@@ -145,6 +145,10 @@ def invalid_pairs_can_be_skipped(cls: type[Selector], **options: Any) -> None:
         logits[1::5, 0] = float("inf")
         for batch in selector:
             selector.observe(batch, logits=logits[batch])
+    before = selector.state_dict()
+    message = refusal(lambda: selector.observe([0, 1], probs=torch.full((2, Q), 3.5)))
+    assert "probs" in message and "3.5" in message, message
+    assert same(selector.state_dict(), before), "raw scores given as probabilities were skipped"
     p = selector.probabilities
     assert bool(torch.isfinite(p).all()) and bool((p > 0).all())
     for name, value in selector.state_dict()["memory"].items():
@@ -154,7 +158,7 @@ def invalid_pairs_can_be_skipped(cls: type[Selector], **options: Any) -> None:
 @check
 def observing_never_waits_for_the_device(cls: type[Selector], **options: Any) -> None:
     # tensors on "meta" have no values: whoever reads one back gets an error
-    selector = make(cls, options)
+    selector = make(cls, options, replacement=False)  # repeats are looked for on the host
     list(selector)
     for _ in range(2):
         index = torch.empty(BATCH, dtype=torch.int64, device="meta")
@@ -204,3 +208,15 @@ def loss_weights_fit_the_batch(cls: type[Selector], **options: Any) -> None:
             if weight.shape == (len(batch), 1):
                 expected = 1 / (N * p[batch].unsqueeze(1))
                 assert torch.allclose(weight.double(), expected), "not 1 / (n P)"
+
+
+@check
+def loss_weights_follow_the_index(cls: type[Selector], **options: Any) -> None:
+    # "meta" stands for an accelerator: a resumed run weighs its first batch before it observes one
+    saved = trained(cls, options, importance_weighting=True)
+    next(iter(saved))
+    selector = make(cls, options, importance_weighting=True)
+    selector.load_state_dict(saved.state_dict())
+    batch = next(iter(selector))
+    weight = selector.loss_weight(torch.empty(len(batch), dtype=torch.int64, device="meta"))
+    assert weight is None or weight.device.type == "meta", f"the weights are on {weight.device}"

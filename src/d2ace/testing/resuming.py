@@ -5,17 +5,21 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
+import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from ..indexed import IndexedDataset
 from ..selectors import Selector
 from .problem import (
     BATCH,
+    COMMON,
     WARMUP,
     N,
     Q,
     check,
     features,
+    labels,
     loaded,
     logits_of,
     make,
@@ -113,6 +117,37 @@ def resumes_what_a_loader_drew_ahead(cls: type[Selector], **options: Any) -> Non
 
 
 @check
+def resumes_batches_observed_in_parts(cls: type[Selector], **options: Any) -> None:
+    expected = loaded(cls, options, 0)
+    selector = make(cls, options)
+    data = IndexedDataset(TensorDataset(features()))
+    for _ in range(2):  # gradients accumulated over halves of a batch, with batches drawn ahead
+        loader = DataLoader(data, batch_sampler=selector, num_workers=2)
+        for number, (index, _) in enumerate(loader):
+            for part in index.split(-(-BATCH // 2)):
+                selector.observe(part, logits=logits_of(1)[part])
+            if number == 1:
+                break
+        state = reload(selector.state_dict())
+        selector = make(cls, options)
+        selector.load_state_dict(state)
+    assert list(selector) == expected[4 : len(selector)], "batches drawn ahead were lost"
+
+
+@check
+def any_kind_of_learning_rate_is_saved(cls: type[Selector], **options: Any) -> None:
+    states = []
+    rates: tuple[Any, ...] = (0.25, np.float64(0.25), torch.tensor(0.25))
+    for rate in rates:
+        selector = make(cls, options)
+        selector.learning_rate = rate
+        train(selector, WARMUP + 1)
+        states.append(reload(selector.state_dict()))
+    assert same(states[0], states[1]), "a NumPy rate leads to another state"
+    assert same(states[0], states[2]), "a tensor as rate leads to another state"
+
+
+@check
 def a_saved_state_stays_as_it_was(cls: type[Selector], **options: Any) -> None:
     selector = trained(cls, options)
     state = selector.state_dict()
@@ -127,7 +162,8 @@ def a_foreign_state_is_refused(cls: type[Selector], **options: Any) -> None:
     before = selector.state_dict()
     other = make(cls, options, batch_size=BATCH + 1).state_dict()
     broken = dict(before, shape=[N + 1, Q])
-    for state in (other, broken, {"weights": 1}):
+    flipped = cls(1 - labels(), features(), **{**COMMON, **options}).state_dict()
+    for state in (other, broken, flipped, {"weights": 1}):
         refusal(lambda s=state: selector.load_state_dict(s))  # type: ignore[misc]
         assert same(selector.state_dict(), before), "a refused state changed the selector"
 
