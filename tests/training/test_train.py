@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from smallrun import small_run, without_times
 
@@ -340,3 +342,64 @@ def test_tuning_chooses_on_validation(
         small_run(
             table, model="mlp", model_options={"h": 4, "p": 0.0}, selector="random", tune=True
         )
+
+
+@pytest.mark.filterwarnings("ignore::d2ace.data.DataWarning")
+def test_missing_cells_are_filled_without_the_test_fold(
+    table: MultiLabelData, tmp_path: Path
+) -> None:
+    def problem(shift: float) -> Any:
+        X = table.X.copy()
+        X[tested] += shift
+        lines = [f"@attribute {name} numeric" for name in (*table.feature_names, *"vwxyz")]
+        rows = [[f"{value:.9g}" for value in row] for row in X.tolist()]
+        for row, column in ((kept[train[0]], 3), (kept[tested[0]], 3), (kept[train[5]], 7)):
+            rows[row][column] = "?"
+        labels = table.Y.toarray() if hasattr(table.Y, "toarray") else table.Y
+        text = [
+            ",".join([*row, *map(str, y)]) for row, y in zip(rows, labels.tolist(), strict=True)
+        ]
+        path = tmp_path / "gaps.arff"
+        path.write_text("\n".join(["@relation gaps", *lines, "@data", *text]))
+        return make_problem(RunConfig(data="gaps", model="mlp"), load(path, labels=5, cache=False))
+
+    plain = make_problem(RunConfig(data="gaps", model="mlp"), table)
+    kept = prepare(table).rows
+    train, tested = plain.train.rows, plain.test.rows
+    one, two = problem(0.0), problem(1000.0)
+    assert np.array_equal(one.train.X, two.train.X)
+    assert not np.array_equal(one.test.X, two.test.X)
+    known = table.X[kept[train[1:]], 3].astype(np.float64)
+    place = one.train.X[0, 3] * one.scaler.span[3] + one.scaler.low[3]
+    assert place == pytest.approx(known.mean(), abs=1e-5)
+
+
+def test_a_step_costs_what_its_batch_does() -> None:
+    from lightning_fabric import Fabric
+
+    from d2ace.training.problem import Split
+    from d2ace.training.steps import Training
+
+    n = 200_000
+    Y = sp.csr_matrix(np.ones((n, 1), dtype=np.float32))
+    rows = Split(np.zeros((n, 1), dtype=np.float32), Y, np.arange(n))
+    config = RunConfig("x", "mlp", "random", model_options={"h": 2, "L": 1})
+    training = Training(config, rows, Fabric(accelerator="cpu", devices=1))
+    steps = training.train_epoch()
+    next(steps)
+    tracemalloc.start()
+    next(steps)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < n  # bytes; a count for each row would take eight times as many
+    steps.close()
+
+
+def test_paths_and_whole_numbers_of_numpy(table_file: Path, tmp_path: Path) -> None:
+    plain = small_run(str(table_file), seed=1, epochs=1, warmup=0)
+    given = small_run(table_file, seed=np.int64(1), epochs=np.int32(1), warmup=0, out=tmp_path)
+    assert without_times(given) == without_times(plain)
+    assert type(given.config["seed"]) is int
+    for wrong in (True, 1.0, "1"):
+        with pytest.raises(UserError, match="must be a whole number"):
+            small_run(table_file, seed=wrong)

@@ -20,7 +20,7 @@ from d2ace.data.foldfiles import (
     read_folds,
     write_folds,
 )
-from d2ace.data.load import load
+from d2ace.data.load import load, load_features
 from d2ace.data.npz import save
 from d2ace.data.prepare import Prepared, Report, prepare
 from d2ace.data.scaling import Scaler
@@ -46,6 +46,7 @@ __all__ = [
     "labels_digest",
     "load",
     "load_digits",
+    "load_features",
     "make_multilabel",
     "prepare",
     "protocol_folds",

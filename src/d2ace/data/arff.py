@@ -11,11 +11,12 @@ import scipy.sparse as sp
 
 from d2ace.data.arff_header import Header, Kind, read_header
 from d2ace.data.arff_rows import Table, read_rows
-from d2ace.data.container import MultiLabelData, UnknownDataError
+from d2ace.data.container import MultiLabelData, UnknownDataError, unlabelled
 from d2ace.data.files import MAX_CELLS, Source, fault, stem
 from d2ace.data.labels import Labels, choose, suggest
+from d2ace.data.missing import Missing, filled, typical
 
-READER_VERSION = 1
+READER_VERSION = 2
 """Raise it when the same file would give other data: cached results are then read again."""
 
 
@@ -68,16 +69,35 @@ def read_arff(
         raise fault(first.header.path, None, "has no feature besides the labels")
     X = _stack([_take(part.table, kept) for part in parts])
     kind = first.header.kind[kept]
-    X, note = _fill(first.header, X, kind, missing)
+    gaps, note = _missing(first.header, X, kind, missing)
     notes += note
+    if gaps is not None:
+        X = filled(X, gaps, typical(X, gaps))
     features = [names[i] for i in kept]
     if nominal == "onehot":
-        X, features = _one_hot(first.header, X, kind, features)
+        X, features, origin = _one_hot(first.header, X, kind, features)
+        gaps = gaps and gaps.features(origin)
     if sp.issparse(X):
         X.eliminate_zeros()
     label_names = tuple(names[i] for i in columns)
-    data = MultiLabelData(stem(first.header.path), X, Y, tuple(features), label_names)
-    return data, notes
+    name = stem(first.header.path)
+    return MultiLabelData(name, X, Y, tuple(features), label_names, missing=gaps), notes
+
+
+def read_arff_features(source: Source, names: Collection[str]) -> MultiLabelData:
+    """The attributes called ``names``, as far as the file has them, without labels."""
+    part = _read(source)
+    header, wanted = part.header, set(names)
+    kept = np.flatnonzero([name in wanted for name in header.names])
+    kept = kept[[part.kind(column).name != "string" for column in kept.tolist()]]
+    if not len(kept):
+        raise fault(header.path, None, f"has no feature of {len(wanted)} that are asked for")
+    X = _take(part.table, kept)
+    gaps, _ = _missing(header, X, header.kind[kept], "mean")
+    if gaps is not None:
+        X = filled(X, gaps, typical(X, gaps))
+    features = tuple(header.names[column] for column in kept)
+    return unlabelled(stem(header.path), X, features, gaps)
 
 
 def _read(source: Source) -> _Part:
@@ -190,47 +210,40 @@ def _match(first: _Part, other: _Part, is_label: npt.NDArray[np.bool_]) -> None:
         other.table = sp.csr_matrix(table) if sp.issparse(table) else table
 
 
-def _fill(
+def _missing(
     header: Header, X: Table, kind: npt.NDArray[np.intp], missing: str
-) -> tuple[Table, list[str]]:
-    """Missing cells replaced: numbers by the attribute's mean, nominal cells by its mode."""
-    sparse = sp.issparse(X)
-    gaps = np.isnan(X.data if sparse else X)
-    count = int(gaps.sum())
-    if not count:
-        return X, []
+) -> tuple[Missing | None, list[str]]:
+    """The missing cells, and a note about them."""
+    if sp.issparse(X):
+        cells = sp.csr_matrix((np.isnan(X.data), X.indices, X.indptr), shape=X.shape, copy=True)
+        cells.eliminate_zeros()
+    else:
+        cells = sp.csr_matrix(np.isnan(X))
+    if not cells.nnz:
+        return None, []
     if missing == "error":
-        raise fault(header.path, None, f"has {count} missing values; use missing='mean' to fill")
-    touched = np.unique(X.indices[gaps] if sparse else np.nonzero(gaps)[1]).tolist()
-    table = _by_column(X)
-    for column in touched:
-        cells = _cells(table, column)
-        gap = np.isnan(cells)
-        known = cells[~gap].astype(np.float64)
-        omitted = X.shape[0] - len(cells)  # what a sparse row leaves out is known to be zero
-        if not len(known) + omitted:
-            cells[gap] = 0.0
-        elif header.kinds[int(kind[column])].name == "nominal":
-            tally = np.bincount(known.astype(np.intp), minlength=1)
-            tally[0] += omitted
-            cells[gap] = np.argmax(tally)
-        else:
-            cells[gap] = known.sum() / (len(known) + omitted)
+        message = f"has {cells.nnz} missing values; use missing='mean' to fill"
+        raise fault(header.path, None, message)
+    is_nominal = np.array([declared.name == "nominal" for declared in header.kinds])[kind]
     note = (
-        f"filled {count} missing values in {len(touched)} attributes with the "
+        f"filled {cells.nnz} missing values in {len(np.unique(cells.indices))} attributes with the "
         "attribute's mean (nominal attributes: its most frequent value)"
     )
-    return (sp.csr_matrix(table) if sparse else table), [note]
+    return Missing(cells, np.where(is_nominal, np.arange(len(kind)), -1)), [note]
 
 
 def _one_hot(
     header: Header, X: Table, kind: npt.NDArray[np.intp], names: list[str]
-) -> tuple[Table, list[str]]:
-    """A column per value for nominal attributes of three and more values."""
+) -> tuple[Table, list[str], npt.NDArray[np.int64]]:
+    """A column per value for nominal attributes of three and more values.
+
+    With their names, and the number of the attribute that each column comes from.
+    """
     n_values = np.array([len(declared.values) for declared in header.kinds])[kind]
     wide = np.flatnonzero(n_values > 2)
+    origin = np.repeat(np.arange(len(names)), np.where(n_values > 2, n_values, 1))
     if not len(wide):
-        return X, names
+        return X, names, origin
     n, sparse = X.shape[0], sp.issparse(X)
     _check_cells(header, (n, int(n_values[wide].sum()) + (0 if sparse else len(names))))
     blocks: list[Table] = []
@@ -248,4 +261,4 @@ def _one_hot(
             new_names += [f"{names[column]}={value}" for value in values]
         done = column + 1
     stacked: Table = sp.hstack(blocks, format="csr") if sparse else np.concatenate(blocks, axis=1)
-    return stacked, new_names
+    return stacked, new_names, origin

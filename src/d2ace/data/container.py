@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+
+from d2ace.data.missing import Missing
 
 
 class DataError(ValueError):
@@ -26,6 +28,7 @@ class MultiLabelData:
     """Features, labels and their names.
 
     ``X`` is float32, a dense array or CSR; ``Y`` is 0/1, CSR or a dense uint8 array.
+    ``missing`` says which cells of ``X`` its file left open; they have been filled from all rows.
     """
 
     name: str
@@ -33,6 +36,7 @@ class MultiLabelData:
     Y: np.ndarray[Any, np.dtype[np.uint8]] | sp.csr_matrix
     feature_names: tuple[str, ...]
     label_names: tuple[str, ...]
+    missing: Missing | None = field(default=None, kw_only=True)
 
     @property
     def n(self) -> int:
@@ -58,3 +62,11 @@ class MultiLabelData:
         """Name, sizes and storage on one line."""
         storage = "sparse" if sp.issparse(self.X) else "dense"
         return f"MultiLabelData({self.name!r}, n={self.n}, d={self.d}, q={self.q}, X {storage})"
+
+
+def unlabelled(
+    name: str, X: Any, feature_names: tuple[str, ...], missing: Missing | None = None
+) -> MultiLabelData:
+    """New rows: a dataset of no labels."""
+    Y = sp.csr_matrix((X.shape[0], 0), dtype=np.uint8)
+    return MultiLabelData(name, X, Y, feature_names, (), missing=missing)

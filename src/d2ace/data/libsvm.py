@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeAlias
@@ -12,7 +13,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from d2ace.data import decimals
-from d2ace.data.container import MultiLabelData
+from d2ace.data.container import MultiLabelData, unlabelled
 from d2ace.data.files import MAX_COLUMNS, Source, fault, stem
 
 _SIZES = re.compile(rb"\s*(\d{1,12})\s+(\d{1,12})\s+(\d{1,12})\s*")
@@ -57,6 +58,26 @@ def read_libsvm(sources: list[Source]) -> MultiLabelData:
     X.eliminate_zeros()
     features = tuple(f"feature_{i}" for i in range(base, d + base))
     return MultiLabelData(stem(path), X, Y, features, tuple(f"label_{i}" for i in known.tolist()))
+
+
+def read_libsvm_features(source: Source, names: Sequence[str]) -> MultiLabelData:
+    """Rows of the features ``names``; labels may be there or not, and are left aside.
+
+    Where the names are those that `read_libsvm` gives, they say whether features count from 0.
+    """
+    part = _read(source)
+    if names[0] in ("feature_0", "feature_1"):
+        base = int(names[0][-1])
+    else:
+        base = 0 if part.sizes else int(min(part.index.min(initial=1), 1))
+    place = part.index - base
+    wrong = (place < 0) | (place >= len(names))
+    if wrong.any():
+        message = f"has the feature {part.index[wrong][0]}, but {base} to {len(names) - 1 + base}"
+        raise fault(source.path, None, f"{message} are known; leave it out")
+    X = sp.csr_matrix((part.value.astype(np.float32), (part.row, place)), (part.n, len(names)))
+    X.eliminate_zeros()
+    return unlabelled(stem(source.path), X, tuple(names))
 
 
 @dataclass(frozen=True)

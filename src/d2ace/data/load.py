@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -15,13 +16,13 @@ import scipy.sparse as sp
 
 from d2ace.data import cache as kept
 from d2ace.data import catalogue
-from d2ace.data.arff import READER_VERSION, read_arff
+from d2ace.data.arff import READER_VERSION, read_arff, read_arff_features
 from d2ace.data.container import DataError, DataWarning, MultiLabelData, UnknownDataError
 from d2ace.data.files import Source, format_of
 from d2ace.data.labels import Labels, label_file
-from d2ace.data.libsvm import read_libsvm
-from d2ace.data.mat import read_mat
-from d2ace.data.npz import read_npz
+from d2ace.data.libsvm import read_libsvm, read_libsvm_features
+from d2ace.data.mat import read_mat, read_mat_features
+from d2ace.data.npz import read_npz, read_npz_features
 
 LIBSVM_SUFFIXES = (".svm", ".libsvm", ".svmlight", ".txt")
 
@@ -104,6 +105,41 @@ def load(
 
     options = {"labels_at": labels_at, "nominal": nominal, "missing": missing}
     return _load_arff(entry, sources, labels, options, drop, repair, cache)
+
+
+def load_features(source: str | os.PathLike[str], names: Sequence[str]) -> MultiLabelData:
+    """New rows with the features ``names`` (`SavedRun.feature_names`), with or without labels.
+
+    ``source`` is what `load` takes. What tells labels from features are the names; of LibSVM rows,
+    which have none, the index. Missing cells are filled from the file's own rows and remembered in
+    ``missing``.
+
+    Examples
+    --------
+    >>> run = d2ace.load_run("runs/first")  # doctest: +SKIP
+    >>> run.predict_proba(load_features("new.arff", run.feature_names))  # doctest: +SKIP
+    """
+    if isinstance(source, str) and (
+        source.lower() == catalogue.EMBEDDED or catalogue.find(source) is not None
+    ):
+        return load(source)
+    paths = _paths(source)
+    form = _form(paths)
+    if form == ".arff" and numbered(names):  # not an ARFF file's, so its label list must tell
+        return load(source)
+    file = Source.read(paths[0])
+    if form == ".npz":
+        return read_npz_features(file)
+    if form == ".mat":
+        return read_mat_features(file)
+    if form in LIBSVM_SUFFIXES:
+        return read_libsvm_features(file, names)
+    return read_arff_features(file, names)
+
+
+def numbered(names: Sequence[str]) -> bool:
+    """Whether features have the names that readers give to features without one."""
+    return all(re.fullmatch(r"feature_\d+", name) for name in names)
 
 
 def _load_arff(

@@ -11,6 +11,7 @@ import os
 import secrets
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +20,8 @@ import scipy.sparse as sp
 
 from d2ace.data.container import DataError, MultiLabelData
 from d2ace.data.files import MAX_BYTES, Source, fault
-from d2ace.data.tables import as_data
+from d2ace.data.missing import Missing
+from d2ace.data.tables import as_data, as_rows
 
 _FORMAT = "d2ace-1"
 _MAX_RATIO = 2000  # deflate reaches 1,032
@@ -42,7 +44,11 @@ def save(data: MultiLabelData, path: str | os.PathLike[str]) -> None:
 def write(target: Path, data: MultiLabelData, remarks: dict[str, Any]) -> None:
     """`save`, with ``remarks`` (anything JSON holds) kept beside the data."""
     arrays: dict[str, Any] = {}
-    for key, table in (("X", data.X), ("Y", data.Y)):
+    tables = {"X": data.X, "Y": data.Y}
+    if data.missing is not None:
+        tables["missing"] = data.missing.cells
+        arrays["nominal"] = data.missing.nominal
+    for key, table in tables.items():
         if sp.issparse(table):
             csr = sp.csr_matrix(table)
             arrays |= {
@@ -88,20 +94,48 @@ def read(source: Source) -> tuple[MultiLabelData, dict[str, Any]]:
         name, remarks = str(meta["name"]), dict(meta["remarks"])
     except (KeyError, TypeError, UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
         raise fault(path, None, f"is damaged ({type(error).__name__}); write it again") from None
-    return as_data(path, name, *tables, *names), remarks
+    data = as_data(path, name, *tables, *names)
+    return replace(data, missing=_missing(path, arrays, data)), remarks
+
+
+def _missing(path: Path, arrays: dict[str, Any], data: MultiLabelData) -> Missing | None:
+    if "nominal" not in arrays:
+        return None
+    try:
+        cells, nominal = _table(path, arrays, "missing"), arrays["nominal"]
+    except KeyError as error:
+        raise fault(path, None, f"is damaged (no {error}); write it again") from None
+    if cells.shape != data.X.shape or nominal.shape != (data.d,) or nominal.dtype.kind != "i":
+        raise fault(path, None, "tells of missing cells that X does not have; write it again")
+    return Missing(cells.astype(bool), nominal)
+
+
+def read_npz_features(source: Source) -> MultiLabelData:
+    """``X`` of an NPZ archive, which need hold nothing else; labels are left aside."""
+    path, arrays = source.path, _arrays(source)
+    if "meta" in arrays:
+        return read_npz(source)
+    _require(path, arrays, "X")
+    return as_rows(path, path.stem, _table(path, arrays, "X"), _listed(arrays, "feature_names"))
 
 
 def _foreign(path: Path, arrays: dict[str, Any]) -> MultiLabelData:
     for key in ("X", "Y"):
-        if key not in arrays and f"{key}_data" not in arrays:
-            held = ", ".join(sorted(arrays)[:8]) or "nothing"
-            raise fault(path, None, f"has no array {key!r} (it holds {held}); save X and Y")
+        _require(path, arrays, key)
     tables = [_table(path, arrays, key) for key in ("X", "Y")]
-    names = []
-    for key in ("feature_names", "label_names"):
-        listed = arrays.get(key)
-        names.append(None if listed is None else tuple(map(str, listed.ravel().tolist())))
+    names = [_listed(arrays, key) for key in ("feature_names", "label_names")]
     return as_data(path, path.stem, *tables, *names)
+
+
+def _require(path: Path, arrays: dict[str, Any], key: str) -> None:
+    if key not in arrays and f"{key}_data" not in arrays:
+        held = ", ".join(sorted(arrays)[:8]) or "nothing"
+        raise fault(path, None, f"has no array {key!r} (it holds {held}); save X and Y")
+
+
+def _listed(arrays: dict[str, Any], key: str) -> tuple[str, ...] | None:
+    listed = arrays.get(key)
+    return None if listed is None else tuple(map(str, listed.ravel().tolist()))
 
 
 def _table(path: Path, arrays: dict[str, Any], key: str) -> Any:

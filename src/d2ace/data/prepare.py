@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from d2ace.data import catalogue
 from d2ace.data.container import DataError, MultiLabelData
+from d2ace.data.missing import Floats, filled, typical
 from d2ace.data.scaling import Scaler
 from d2ace.data.stratify import checked_labels
 
@@ -53,6 +54,16 @@ class Report:
 
 
 @dataclass(frozen=True, eq=False)
+class Fitted:
+    """Prepared data as a model sees it, and what brings other rows there."""
+
+    data: MultiLabelData
+    fill: Floats
+    """What a missing cell of each feature becomes, before scaling."""
+    scaler: Scaler
+
+
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """A prepared dataset and what became of the original.
 
@@ -65,16 +76,19 @@ class Prepared:
     rows: Ints
     labels: Ints
     features: Ints
+    by_all_rows: Fitted | None = None
+    """Under ``protocol="reference"``: how ``data`` was scaled."""
+
+    def fitted(self, train: npt.ArrayLike) -> Fitted:
+        """The data filled and scaled to [0, 1] by what the ``train`` rows hold, and how.
+
+        Under ``protocol="reference"`` it is scaled already, by all rows, and stays so.
+        """
+        return self.by_all_rows or _fitted(self.data, np.asarray(train, dtype=np.int64))
 
     def scaled(self, train: npt.ArrayLike) -> MultiLabelData:
-        """The data with features scaled to [0, 1] by the range they have in the ``train`` rows.
-
-        Under ``protocol="reference"`` the data is scaled already, by all rows, and comes back
-        unchanged.
-        """
-        if self.report.protocol == "reference":
-            return self.data
-        return _replace(self.data, X=Scaler.fit(self.data.X, train).transform(self.data.X))
+        """The data of `fitted`."""
+        return self.fitted(train).data
 
 
 def prepare(
@@ -121,15 +135,13 @@ def prepare(
     rows = np.flatnonzero(~empty) if drop_empty_rows else np.arange(n)
     if not rows.size:
         raise DataError(f"no row of {data.name} has a label; pass drop_empty_rows=False")
-    X = data.X[rows][:, features]
-    if protocol == "reference":
-        X = Scaler.fit(X).transform(X)
     kept = _replace(
         data,
-        X=X,
+        X=data.X[rows][:, features],
         Y=data.Y[rows][:, labels],
         feature_names=tuple(data.feature_names[j] for j in features),
         label_names=tuple(data.label_names[j] for j in labels),
+        missing=data.missing and data.missing.rows(rows).features(features),
     )
     report = Report(
         name=data.name,
@@ -142,7 +154,17 @@ def prepare(
         labels_dropped=q - labels.size,
         labels_dropped_names=tuple(data.label_names[j] for j in np.setdiff1d(np.arange(q), labels)),
     )
-    return Prepared(kept, report, rows, labels, features)
+    if protocol == "paper":
+        return Prepared(kept, report, rows, labels, features)
+    by_all_rows = _fitted(kept, np.arange(rows.size))
+    return Prepared(by_all_rows.data, report, rows, labels, features, by_all_rows)
+
+
+def _fitted(data: MultiLabelData, rows: Ints) -> Fitted:
+    fill = typical(data.X[rows], data.missing and data.missing.rows(rows))
+    X = filled(data.X, data.missing, fill)
+    scaler = Scaler.fit(X, rows)
+    return Fitted(_replace(data, X=scaler.transform(X), missing=None), fill, scaler)
 
 
 def _frequent(X: Any, share: float) -> Ints:
@@ -167,6 +189,6 @@ def _catalogue_share(data: MultiLabelData) -> float:
 
 def _replace(data: MultiLabelData, **changes: Any) -> MultiLabelData:
     """A plain dataset with some fields changed (row numbers a subclass keeps would not fit)."""
-    names = ("name", "X", "Y", "feature_names", "label_names")
+    names = ("name", "X", "Y", "feature_names", "label_names", "missing")
     fields: dict[str, Any] = {name: getattr(data, name) for name in names}
     return MultiLabelData(**(fields | changes))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from d2ace.data.container import MultiLabelData
+from d2ace.data.container import MultiLabelData, unlabelled
 from d2ace.data.files import fault
 
 
@@ -21,23 +22,31 @@ def as_data(
     label_names: tuple[str, ...] | None = None,
 ) -> MultiLabelData:
     """A dataset of ``X`` and ``Y``, or a ``DataError`` that says why they make none."""
-    for key, table in (("X", X), ("Y", Y)):
-        if table.ndim != 2 or table.dtype.kind not in "biuf":
-            kind = f"{table.ndim}-dimensional {table.dtype}"
-            raise fault(
-                path, None, f"{key} is {kind}; a two-dimensional table of numbers is needed"
-            )
+    rows = as_rows(path, name, X, feature_names)
+    _check_table(path, "Y", Y)
     if X.shape[0] != Y.shape[0]:
         raise fault(path, None, f"X has {X.shape[0]} rows and Y has {Y.shape[0]}; they must agree")
-    if 0 in X.shape or Y.shape[1] == 0:
+    if Y.shape[1] == 0:
         raise fault(path, None, f"is empty: X is {X.shape} and Y is {Y.shape}")
-    return MultiLabelData(
-        name,
-        _features(path, X),
-        _labels(path, Y),
-        _names(path, "feature", feature_names, X.shape[1]),
-        _names(path, "label", label_names, Y.shape[1]),
-    )
+    names = _names(path, "label", label_names, Y.shape[1])
+    return replace(rows, Y=_labels(path, Y), label_names=names)
+
+
+def as_rows(
+    path: Path, name: str, X: Any, feature_names: tuple[str, ...] | None = None
+) -> MultiLabelData:
+    """The same without labels."""
+    _check_table(path, "X", X)
+    if 0 in X.shape:
+        raise fault(path, None, f"is empty: X is {X.shape}")
+    names = _names(path, "feature", feature_names, X.shape[1])
+    return unlabelled(name, _features(path, X), names)
+
+
+def _check_table(path: Path, key: str, table: Any) -> None:
+    if table.ndim != 2 or table.dtype.kind not in "biuf":
+        kind = f"{table.ndim}-dimensional {table.dtype}"
+        raise fault(path, None, f"{key} is {kind}; a two-dimensional table of numbers is needed")
 
 
 def _features(path: Path, X: Any) -> Any:

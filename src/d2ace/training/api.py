@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
@@ -26,7 +27,7 @@ __all__ = ["train", "train_config"]
 
 
 def train(
-    data: str | MultiLabelData | ImageData,
+    data: str | os.PathLike[str] | MultiLabelData | ImageData,
     model: str = "clif",
     selector: str = "d2ace",
     *,
@@ -78,9 +79,11 @@ def train(
     --------
     >>> result = d2ace.train("digits", "mlp", "d2ace", epochs=3)  # doctest: +SKIP
     """
-    name = data if isinstance(data, str) else str(getattr(data, "name", data))
+    if isinstance(data, str | os.PathLike):
+        name, given = os.fspath(data), None
+    else:
+        name, given = str(getattr(data, "name", data)), data
     config = RunConfig.from_dict({"data": name, "model": model, "selector": selector, **settings})
-    given = None if isinstance(data, str) else data
     running: dict[str, Any] = {
         "resume": resume,
         "checkpoint_every": checkpoint_every,
@@ -126,21 +129,24 @@ def train_config(
     if out is None and (tensorboard or checkpoint_every or config.record):
         raise UserError("Checkpoints, event files and records need a folder; name one with out.")
     folder = None if out is None else RunFolder(Path(out), config)
-    if folder is not None:
-        if not resume:
-            folder.clear()
-        folder.check()
+    if folder is not None and resume:
+        folder.check()  # as what it refuses needs no data to be loaded
     fabric = make_fabric(devices, accelerator, config.precision)
     started = perf_counter()
     problem = make_problem(config, data, fabric.device, workers, progress)
     with ExitStack() as stack:
         if folder is not None:
-            done = folder.finished(problem.digest, fabric.world_size)
+            ended = problem.digest, fabric.world_size
+            done = folder.finished(*ended) if resume else None  # nobody changes a result
+            if done is None and first_process():  # the only one to write, alone from now on
+                stack.enter_context(folder.alone())
+                if not resume:
+                    folder.clear()
+                folder.check()
+                done = folder.finished(*ended)
+                folder.open()
             if done is not None:
                 return done
-            folder.open()
-            if first_process():
-                stack.enter_context(folder.alone())
             if tensorboard:
                 from .views import EventFiles, together
 

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from d2ace.data import load
+from d2ace.data import load_features
 from d2ace.errors import RunError, UserError
 from d2ace.evaluation import METRICS
 from d2ace.models import MODELS
@@ -233,8 +233,8 @@ def predict(
     data: Annotated[
         str,
         typer.Argument(
-            help="Name of a dataset, or a data file, with new rows; for a run on images a folder "
-            "or .zip of images, or an image."
+            help="Name of a dataset, or a data file, with new rows, labels or not; for a run on "
+            "images a folder or .zip of images, or an image."
         ),
     ],
     output: Annotated[
@@ -250,7 +250,7 @@ def predict(
         first, names = "image", [images.place(row) for row in range(images.n)]
         probabilities = saved.predict_proba(images)
     else:
-        probabilities = saved.predict_proba(load(data).X)
+        probabilities = saved.predict_proba(load_features(data, saved.feature_names))
         first, names = "row", [str(number) for number in range(len(probabilities))]
     try:
         with ExitStack() as stack:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
@@ -87,8 +88,10 @@ class RunConfig:
         """Check what can be checked without the data."""
         for name, least in {**_WHOLE_NUMBERS, "folds": 1 if self.images else 2}.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            whole = _whole(value)
+            if whole is None or whole < least:
                 raise UserError(f"{name} is {value!r}; it must be a whole number from {least} up.")
+            object.__setattr__(self, name, whole)
         if self.fold >= self.folds:
             raise UserError(
                 f"fold is {self.fold}, but with folds={self.folds} they are numbered "
@@ -153,9 +156,12 @@ class RunConfig:
                         f"tables; leave it out, or choose from {', '.join(IMAGE_MODELS)}."
                     )
             return
-        size = self.image_size
-        if isinstance(size, bool) or not isinstance(size, int) or not 8 <= size <= 8192:
-            raise UserError(f"image_size is {size!r}; it must be a side of 8 to 8192 pixels.")
+        size = _whole(self.image_size)
+        if size is None or not 8 <= size <= 8192:
+            raise UserError(
+                f"image_size is {self.image_size!r}; it must be a side of 8 to 8192 pixels."
+            )
+        object.__setattr__(self, "image_size", size)
         if self.cache_features:
             preset = self.model_options.get("preset", "paper")
             known = MODELS[self.model].presets.get(preset, {})
@@ -199,6 +205,14 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "on_broken": ("error", "skip"),
 }
 IMAGE_MODELS = tuple(name for name in MODELS if _reads_images(name))
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number of any kind, as NumPy has others, as Python's; None for anything else."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
 
 
 def _refuse_unplain(name: str, options: Any) -> None:

@@ -24,7 +24,7 @@ from .config import RunConfig, protocol_of
 from .files import load_tensors, make_folder, save_tensors, write_whole
 from .result import RunResult
 
-__all__ = ["RunFolder"]
+__all__ = ["RunFolder", "described"]
 
 FORMAT = 1
 _PATIENCE = 5.0  # seconds that a run of before may take to end
@@ -39,9 +39,8 @@ class RunFolder:
 
     def check(self) -> None:
         """Refuse the folder of another run, or one with files that look like a run's."""
-        description = self.path / "run.json"
-        if description.exists():
-            self._refuse_foreign(self._described(description), "run.json")
+        if (self.path / "run.json").exists():
+            self._refuse_foreign(described(self.path), "run.json")
             return
         for name in ("checkpoint.pt", "best.pt", "result.json"):
             if (self.path / name).exists():
@@ -59,7 +58,6 @@ class RunFolder:
         if result.dataset.get("digest", digest) != digest:
             raise self._other_data(path)
         self._refuse_other_processes(path, result.environment["devices"], processes)
-        self._forget_best(keep=None)  # which a process killed right at the end may have left
         return result
 
     def clear(self) -> None:
@@ -72,7 +70,6 @@ class RunFolder:
 
     def open(self) -> None:
         """Make the folder this run's."""
-        make_folder(self.path)
         for left in self.path.glob(".*.pt.*.tmp"):  # by a process killed while it wrote
             left.unlink(missing_ok=True)
         if not (self.path / "run.json").exists():
@@ -152,8 +149,8 @@ class RunFolder:
 
     def finish(self, result: RunResult) -> None:
         """Write the result; it comes last, so that a run with a result is complete."""
+        self._forget_best(keep=None)  # which are in best.pt by now
         write_whole(self.path / "result.json", json.dumps(result.to_dict(), indent=1).encode())
-        self._forget_best(keep=None)
 
     def _best(self, epoch: int) -> Path:
         return self.path / f"best-{epoch}.pt"
@@ -165,7 +162,11 @@ class RunFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep others out while a run works here; SQLite's lock ends with its process."""
+        """Keep others out while a run works here; SQLite's lock ends with its process.
+
+        Whatever changes a file of the folder belongs inside.
+        """
+        make_folder(self.path)
         lock = sqlite3.connect(self.path / ".lock", timeout=_PATIENCE, isolation_level=None)
         try:
             lock.execute("BEGIN EXCLUSIVE")
@@ -180,19 +181,6 @@ class RunFolder:
         finally:
             lock.close()
 
-    def _described(self, path: Path) -> dict[str, Any]:
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            config = content["config"]
-            if not isinstance(config, dict):
-                raise TypeError("config is no table")
-        except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise RunError(
-                f"{path} does not describe a run ({problem}); it was left alone: choose another "
-                "folder with out."
-            ) from problem
-        return config
-
     def _refuse_foreign(self, theirs: dict[str, Any], name: str) -> None:
         ours = json.loads(json.dumps(self.config.to_dict()))
         theirs = {**protocol_of(theirs.get("model")), **theirs}  # of before a setting existed
@@ -206,3 +194,19 @@ class RunFolder:
                 f"{self.path / name} belongs to another run ({', '.join(differing)}); it was left "
                 "alone: choose another folder with out, or switch resume off to start over."
             )
+
+
+def described(folder: Path) -> dict[str, Any]:
+    """The configuration of the run in a folder."""
+    path = folder / "run.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        config = content["config"]
+        if not isinstance(config, dict):
+            raise TypeError("config is no table")
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise RunError(
+            f"{path} does not describe a run ({problem}); it was left alone: choose another "
+            "folder with out."
+        ) from problem
+    return config

@@ -6,6 +6,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,7 @@ def make_image_problem(
     if isinstance(options.get("label_vectors"), str) and options["label_vectors"] != "random":
         options["label_vectors"] = _vectors(data, options["label_vectors"])
     augmented, plain = transforms(config)
+    beside = [_vectors_bytes(options), _weights_bytes(config)]
     if config.cache_features:
         backbone, _ = backbone_of(config)
         everything = image_dataset(data, None, plain)
@@ -85,6 +87,7 @@ def make_image_problem(
             progress=progress,
         )
         options = without_backbone(options)
+        beside.append(features.folder.name.encode())  # a checksum of the images and the backbone
 
     def split(rows: Ints) -> Split:
         X: Rows
@@ -104,10 +107,11 @@ def make_image_problem(
         validation=split(validation),
         test=split(test),
         scaler=None,
+        fill=None,
         features=np.empty(0, dtype=np.int64),
         feature_names=(),
         label_names=data.label_names,
-        digest=_digest(data, (train, validation, test)),
+        digest=_digest(data, (train, validation, test), beside),
         model_options=options,
     )
 
@@ -217,10 +221,32 @@ def _workers(wanted: int | None) -> int:
     return min(8, os.cpu_count() or 1, torch.get_num_threads()) if wanted is None else wanted
 
 
-def _digest(data: ImageData, splits: tuple[Ints, ...]) -> str:
+def _vectors_bytes(options: Mapping[str, Any]) -> bytes:
+    """Label vectors that came from a file."""
+    vectors = options.get("label_vectors")
+    return b"" if vectors is None or isinstance(vectors, str) else np.asarray(vectors).tobytes()
+
+
+def _weights_bytes(config: RunConfig) -> bytes:
+    """SHA-256 of the backbone's weights, where they are a file."""
+    file = Path(backbone_option(config, "weights")).expanduser()
+    return hashlib.sha256(file.read_bytes()).digest() if file.is_file() else b""
+
+
+def _digest(data: ImageData, splits: tuple[Ints, ...], beside: list[bytes]) -> str:
+    """A fingerprint of names, sizes and labels of the images, and of what lies beside them.
+
+    No image is read for it: one that was replaced by another of as many bytes goes unseen, unless
+    it lies in an archive, which keeps checksums, or stored features, which do so too, are used.
+    """
     digest = hashlib.sha256("\n".join([*data.files, "", *data.label_names]).encode())
     for rows in splits:
         digest.update(rows.astype("<i8").tobytes())
     for part in (data.Y.indptr, data.Y.indices):
         digest.update(part.astype("<i8").tobytes())
+    known = 2 if data.tree.archived else 1  # size and checksum, or size and time of change
+    stamps = [data.tree.stamp(file)[:known] for file in data.files]
+    digest.update(np.array(stamps, dtype="<i8").tobytes())
+    for content in beside:
+        digest.update(content)
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""From a dataset to the rows of one run: prepared, split into folds, scaled by training rows."""
+"""From a dataset to the rows of one run: prepared, split, filled and scaled by training rows."""
 
 from __future__ import annotations
 
@@ -110,6 +110,8 @@ class Problem:
     validation: Split
     test: Split
     scaler: Scaler | None
+    fill: npt.NDArray[np.float32] | None
+    """What a missing cell of each used feature becomes before scaling."""
     features: Ints
     """Numbers, in the loaded data, of the features that are used."""
     feature_names: tuple[str, ...]
@@ -141,7 +143,7 @@ def make_problem(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Problem:
-    """Load (unless ``data`` is given), prepare, split and scale as ``config`` says.
+    """Load (unless ``data`` is given), prepare, split, fill and scale as ``config`` says.
 
     The folds are the published ones where the dataset has some, otherwise five-fold iterative
     stratification with seed 0: every seed of a run sees the same folds. The validation rows, a
@@ -176,8 +178,8 @@ def make_problem(
                 f"fold {config.fold} of {kept.name} leaves no {part} rows of {kept.n}; use fewer "
                 "folds or another validation share."
             )
-    scaler = None if config.protocol == "reference" else Scaler.fit(kept.X, train)
-    X = kept.X if scaler is None else scaler.transform(kept.X)
+    fitted = prepared.fitted(train)
+    X = fitted.data.X
     Y = sp.csr_matrix(kept.Y, dtype=np.float32)
     splits = [Split(X[rows], Y[rows], np.asarray(rows)) for rows in (train, validation, test)]
     return Problem(
@@ -185,7 +187,8 @@ def make_problem(
         train=splits[0],
         validation=splits[1],
         test=splits[2],
-        scaler=scaler,
+        scaler=fitted.scaler,
+        fill=fitted.fill,
         features=prepared.features,
         feature_names=tuple(data.feature_names),
         label_names=tuple(kept.label_names),

@@ -196,6 +196,7 @@ def _restorable(loop: Loop, weights: dict[str, Any]) -> dict[str, Any]:
         "weights": weights,
         "scaler": scaler
         and {name: torch.from_numpy(value) for name, value in scaler.state_dict().items()},
+        "fill": None if problem.fill is None else torch.from_numpy(problem.fill),
         "features": torch.from_numpy(problem.features),
         "feature_names": list(problem.feature_names),
         "label_names": list(problem.label_names),

@@ -13,7 +13,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 
-from d2ace.data import Scaler
+from d2ace.data import MultiLabelData, Scaler
+from d2ace.data.load import numbered
+from d2ace.data.missing import Missing, filled
 from d2ace.errors import RunError, UserError
 from d2ace.models import MODELS, MultiLabelModel, make_model
 
@@ -31,6 +33,7 @@ class SavedRun:
     model: MultiLabelModel
 
     def __init__(self, path: Path) -> None:
+        self._place = path / "best.pt"
         self.result, saved = _opened(path)
         try:
             self.label_names: list[str] = saved["label_names"]
@@ -45,22 +48,33 @@ class SavedRun:
             raise
         except (KeyError, TypeError, ValueError, RuntimeError) as problem:
             raise RunError(
-                f"{path / 'best.pt'} does not fit this version ({problem}); train the run again."
+                f"{self._place} does not fit this version ({problem}); train the run again."
             ) from problem
 
     def _restore(self, config: RunConfig, saved: dict[str, Any]) -> None:
         self.feature_names: list[str] = saved["feature_names"]
         self._features: npt.NDArray[np.int64] = saved["features"].numpy()
         scaler = saved["scaler"]
-        self._scaler = scaler and Scaler(**{key: part.numpy() for key, part in scaler.items()})
+        if scaler is None:
+            raise RunError(
+                f"{self._place} is of a version that did not keep the scaling of protocol "
+                f"{config.protocol!r}, so it cannot predict; train the run again."
+            )
+        self._scaler = Scaler(**{key: part.numpy() for key, part in scaler.items()})
+        fill = saved.get("fill")  # which runs of before had not
+        self._fill = None if fill is None else fill.numpy()
         self.model = rebuilt(config.model, config.model_options, len(self._features), saved)
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
+    def predict_proba(self, X: Any) -> npt.NDArray[np.floating]:
         """Probabilities [n, q] for rows ``X`` [n, d], dense or sparse, as they were before scaling.
 
-        ``X`` has either all features of the dataset or only those that preparation kept; the
-        training fold's own scaling is applied.
+        ``X`` has either all features of the dataset or only those that preparation kept, in their
+        order; of a ``MultiLabelData`` they are found by name, and missing cells become what they
+        became in training. The training fold's own scaling is applied.
         """
+        missing = None
+        if isinstance(X, MultiLabelData):
+            X, missing = self._named(X)
         X = X if sp.issparse(X) else np.asarray(X, dtype=np.float32)
         if X.ndim != 2 or X.shape[1] not in (len(self.feature_names), len(self._features)):
             raise UserError(
@@ -69,15 +83,31 @@ class SavedRun:
             )
         if X.shape[1] != len(self._features):
             X = sp.csr_matrix(X)[:, self._features] if sp.issparse(X) else X[:, self._features]
+            missing = missing and missing.features(self._features)
         if not np.isfinite(X.data if sp.issparse(X) else X).all():
             raise UserError("X contains NaN or infinity; replace them before predicting.")
-        if self._scaler is not None:
-            if sp.issparse(X) and self._scaler.low.any():
-                X = X.toarray()  # trained on dense features, whose zeros move
-            X = self._scaler.transform(X)
-        rows = Rows(sp.csr_matrix(X) if sp.issparse(X) else X)
+        if self._fill is not None:
+            X = filled(X, missing, self._fill)
+        if sp.issparse(X) and self._scaler.low.any():
+            X = X.toarray()  # trained on dense features, whose zeros move
+        X = self._scaler.transform(X)
+        rows = Rows(sp.csr_matrix(X) if sp.issparse(X) else X).to(torch.device("cpu"), self._dtype)
         pieces = [self.model.predict_proba(x).numpy() for x in rows.chunks()]
         return np.concatenate(pieces or [np.empty((0, len(self.label_names)), np.float32)])
+
+    def _named(self, data: MultiLabelData) -> tuple[Any, Missing | None]:
+        """The features of the run among those of ``data``, in the run's order."""
+        names = tuple(self.feature_names)
+        if data.d == len(self._features):  # after the preparation of training
+            names = tuple(names[column] for column in self._features)
+        columns = _columns(data.feature_names, names)
+        if columns is None:
+            return data.X, data.missing
+        return data.X[:, columns], data.missing and data.missing.features(columns)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return next(self.model.parameters()).dtype
 
     def predict(self, X: Any, threshold: float = 0.5) -> npt.NDArray[np.uint8]:
         """Zeros and ones [n, q]: which probabilities reach the threshold."""
@@ -85,6 +115,30 @@ class SavedRun:
 
     def __repr__(self) -> str:
         return f"SavedRun({self.result!r})"
+
+
+def _columns(have: tuple[str, ...], want: tuple[str, ...]) -> list[int] | None:
+    """Where the features ``want`` are among ``have``; None if they stand there as they are."""
+    if have == want:
+        return None
+    place = {name: column for column, name in enumerate(have)}
+    absent = [name for name in want if name not in place]
+    # Features that nobody named can be told by their position alone.
+    if numbered(have) or numbered(want):
+        if len(have) == len(want):
+            return [place[name] for name in want] if not absent else None
+        raise UserError(
+            f"The data has {len(have)} features and the run {len(want)}, and they have no names to "
+            "tell them by; give rows with the features of the run."
+        )
+    if absent or len(place) < len(have):
+        what = f"no feature {absent[0]!r}" if absent else "two features of one name"
+        more = f" (and {len(absent) - 1} more)" if len(absent) > 1 else ""
+        raise UserError(
+            f"The data has {what}{more}, but the run was trained on {len(want)} features; give "
+            "rows that have each of them once."
+        )
+    return [place[name] for name in want]
 
 
 def load_run(path: str | Path) -> SavedRun:
@@ -115,5 +169,8 @@ def rebuilt(
     with torch.random.fork_rng([]):
         restoring = MODELS[name].restoring(options, saved["weights"])
         model = make_model(name, n_features, labels, **restoring)
+    first, _ = next(model.named_parameters())
+    if saved["weights"][first].dtype == torch.float64:  # as precision="64-true" trains
+        model.double()
     model.load_state_dict(saved["weights"])
     return model.eval()

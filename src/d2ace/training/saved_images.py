@@ -40,15 +40,16 @@ class SavedImageRun(SavedRun):
             ) from problem
         options = without_backbone(config.model_options)
         self.model = rebuilt(config.model, options, channels, saved)
-        self.model.backbone = backbone.eval()
+        self.model.backbone = backbone.eval().to(self._dtype)
         self.model.n_features = 3
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
+    def predict_proba(self, X: Any) -> npt.NDArray[np.floating]:
         """Probabilities [n, q] of images: ``ImageData``, paths of files, or transformed pixels.
 
         Files are read and transformed as for evaluation; a tensor [n, 3, H, W] is taken as it is.
         """
-        pieces = [self.model.predict_proba(x).numpy() for x in self._batches(X)]
+        batches = (x.to(self._dtype) for x in self._batches(X))
+        pieces = [self.model.predict_proba(x).numpy() for x in batches]
         return np.concatenate(pieces or [np.empty((0, len(self.label_names)), np.float32)])
 
     def _batches(self, X: Any) -> Iterator[Tensor]:

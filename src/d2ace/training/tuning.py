@@ -14,7 +14,9 @@ from d2ace.evaluation import METRICS
 
 from .api import train_config
 from .config import RunConfig
-from .files import make_folder, write_whole
+from .files import write_whole
+from .folder import RunFolder, described
+from .processes import first_process
 from .result import RunResult
 
 if TYPE_CHECKING:
@@ -76,23 +78,28 @@ def tuned(
                 best = (score, result, place)
     assert best is not None  # noqa: S101 - one of the two grids has an entry
     chosen = replace(best[1], tuning=tried)
-    if out is not None and best[2] is not None:
-        _copy(best[2], Path(out), chosen)
+    if out is not None and best[2] is not None and first_process():
+        with RunFolder(Path(out), config).alone():
+            _refuse_other_run(Path(out), config)  # which may have come during the search
+            _copy(best[2], Path(out), chosen)
     return chosen
 
 
 def _refuse_other_run(out: Path, config: RunConfig) -> None:
-    """Only the result of this very search may be replaced."""
-    if not (out / "result.json").exists():
+    """Only what this very search has put there may be replaced."""
+    what = "the result of another run"
+    if (out / "result.json").exists():
+        before = RunResult.read(out / "result.json")
+        theirs, searched = before.config, before.tuning is not None
+    elif (out / "run.json").exists():  # a search that was killed while it copied has no checkpoint
+        theirs, searched = described(out), not (out / "checkpoint.pt").exists()
+        what = "another run that is not finished"
+    else:
         return
-    before = RunResult.read(out / "result.json")
     tuned_over = ("model_options", "selector_options")
     ours = {key: value for key, value in config.to_dict().items() if key not in tuned_over}
-    if before.tuning is None or any(before.config[key] != value for key, value in ours.items()):
-        raise UserError(
-            f"{out} holds the result of another run; it was left alone: choose another folder "
-            "with out."
-        )
+    if not searched or any(theirs.get(key) != value for key, value in ours.items()):
+        raise UserError(f"{out} holds {what}; it was left alone: choose another folder with out.")
 
 
 def _open(
@@ -116,7 +123,6 @@ def _shown(values: Mapping[str, float]) -> str:
 
 
 def _copy(source: Path, target: Path, result: RunResult) -> None:
-    make_folder(target)
     for name in ("run.json", "best.pt", "record.npz"):
         if (source / name).exists():
             write_whole(target / name, (source / name).read_bytes())

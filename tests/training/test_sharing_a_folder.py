@@ -1,0 +1,116 @@
+"""Two processes, or two runs, that want the same folder."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from smallrun import small_run, without_times
+
+from d2ace.data import MultiLabelData
+from d2ace.errors import RunError, UserError
+from d2ace.training import RunInterrupted, RunResult, folder
+from d2ace.training.config import RunConfig
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["d2ace.training.loop"])
+
+
+def held_run(path: Path, out: Path, told: Any) -> None:
+    """A run that stands still after its second epoch until it is told to go on."""
+
+    def wait(entry: dict[str, Any]) -> None:
+        if entry["epoch"] == 2:
+            told.send("standing")
+            told.recv()
+
+    small_run(str(path), out=out, watch=wait)
+
+
+@contextmanager
+def another_run(path: Path, out: Path) -> Iterator[None]:
+    """While another process trains in the folder, and lets us look at it."""
+    ours, theirs = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=held_run, args=(path, out, theirs))
+    process.start()
+    theirs.close()
+    assert ours.recv() == "standing"
+    try:
+        yield
+    finally:
+        ours.send("go on")
+        process.join()
+    assert process.exitcode == 0
+
+
+def content(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in out.iterdir() if path.name != ".lock"}
+
+
+def test_a_run_that_starts_over_does_not_touch_one_that_is_training(
+    table_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "_PATIENCE", 0.1)
+    out = tmp_path / "run"
+    with another_run(table_file, out):
+        half_written = out / ".checkpoint.pt.1.tmp"
+        half_written.write_bytes(b"being written")
+        before = content(out)
+        for settings in ({"seed": 1, "resume": False}, {"resume": True}):
+            with pytest.raises(RunError, match="Another process is training in"):
+                small_run(str(table_file), out=out, **settings)
+            assert content(out) == before
+    result = RunResult.read(out / "result.json")
+    assert without_times(result) == without_times(small_run(str(table_file)))
+
+
+def test_a_stored_result_is_given_while_the_folder_is_locked(
+    table: MultiLabelData, tmp_path: Path
+) -> None:
+    first = small_run(table, out=tmp_path)
+    description = RunResult.read(tmp_path / "result.json").config
+    with folder.RunFolder(tmp_path, RunConfig.from_dict(description)).alone():
+        assert small_run(table, out=tmp_path).to_dict() == first.to_dict()
+
+
+def test_what_is_refused_clears_nothing(table_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    small_run(str(table_file), out=out)
+    before = content(out)
+    with pytest.raises(UserError, match="too few for 200 folds"):
+        small_run(str(table_file), out=out, folds=200, resume=False)
+    assert content(out) == before
+    with pytest.raises(UserError, match="too few for 200 folds"):
+        small_run(str(table_file), out=tmp_path / "new", folds=200)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_tuning_leaves_an_unfinished_run_alone(
+    table: MultiLabelData, tmp_path: Path, epoch: int
+) -> None:
+    def stop(entry: dict[str, Any]) -> None:
+        if entry["epoch"] == epoch:
+            raise RunInterrupted(15, "enough")
+
+    with pytest.raises(RunInterrupted):
+        small_run(table, out=tmp_path, watch=stop)
+    before = content(tmp_path)
+    with pytest.raises(UserError, match="holds another run that is not finished; it was left"):
+        small_run(table, out=tmp_path, tune=True)
+    assert content(tmp_path) == before
+
+
+def test_a_search_killed_while_it_copied_goes_on(table: MultiLabelData, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"out": tmp_path, "tune": True, "epochs": 1, "warmup": 0}
+    first = small_run(table, **settings)
+    (tmp_path / "result.json").unlink()
+    assert small_run(table, **settings).to_dict() == first.to_dict()
+    assert (tmp_path / "result.json").exists()
+    (tmp_path / "result.json").unlink()
+    with pytest.raises(UserError, match="holds another run that is not finished"):
+        small_run(table, **settings, seed=4)
