@@ -113,11 +113,6 @@ def load_features(source: str | os.PathLike[str], names: Sequence[str]) -> Multi
     ``source`` is what `load` takes. What tells labels from features are the names; of LibSVM rows,
     which have none, the index. Missing cells are filled from the file's own rows and remembered in
     ``missing``.
-
-    Examples
-    --------
-    >>> run = d2ace.load_run("runs/first")  # doctest: +SKIP
-    >>> run.predict_proba(load_features("new.arff", run.feature_names))  # doctest: +SKIP
     """
     if isinstance(source, str) and (
         source.lower() == catalogue.EMBEDDED or catalogue.find(source) is not None
