@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LOOKED := $(VENV)/.browser
+MAKEFLAGS += --jobs=2  # a browser is fetched while packages are
 
 .PHONY: demo test test-slow lint format bench docs clean
 
@@ -32,13 +33,13 @@ bench: $(READY)
 	$(BIN)/python benchmarks/selection.py
 
 # Reports are tested in Chromium, where it is or can be installed; elsewhere those tests are skipped.
-$(LOOKED): $(READY)
+$(LOOKED):
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
 	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "installing Chromium for the tests" && \
 	    { apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core || \
 	      { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; }; } \
 	    >/dev/null 2>&1; } || echo "no Chromium: the tests of reports in a browser will be skipped"
-	@touch $(LOOKED)
+	@mkdir -p $(VENV) && touch $(LOOKED)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

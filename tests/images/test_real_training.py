@@ -106,6 +106,7 @@ def test_the_samples_of_voc_are_learnt_end_to_end(data_root: Path, model: str) -
     assert falls(result)
 
 
+@pytest.mark.slow  # a minute; killed runs on made images are in every run of the tests
 def test_a_run_on_coco128_that_is_killed_ends_as_if_it_had_not_been(
     data_root: Path, tmp_path: Path
 ) -> None:
