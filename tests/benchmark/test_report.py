@@ -216,6 +216,21 @@ def test_the_best_epoch_and_what_is_lost_after_it(made: Made) -> None:
     assert f"−{lost:.4f}" in made.html
 
 
+def test_the_loss_of_all_training_rows_at_a_quarter_half_and_the_end(made: Made) -> None:
+    curves = [
+        [epoch["epoch_loss"] for epoch in run.result["history"]]
+        for run in made.runs()
+        if run.dataset == "birds" and run.method == "DIHCL" and run.result
+    ]
+    rows = [row for row in made.table("losses-clif") if row["method"] == "DIHCL"]
+    epochs = len(curves[0])
+    assert [int(row["epoch"]) for row in rows] == [epochs // 4, epochs // 2, epochs]
+    for row in rows:
+        mean = statistics.mean(curve[int(row["epoch"]) - 1] for curve in curves)
+        assert float(row["loss"]) == pytest.approx(mean)
+        assert f"{mean:.4f}" in made.html
+
+
 def test_time_is_split_by_part_and_compared_with_random(made: Made) -> None:
     rows = {(row["Dataset"], row["Method"]): row for row in made.table("times-clif")}
     row = rows["yeast", "ML-Unc"]

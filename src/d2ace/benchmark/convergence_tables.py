@@ -114,6 +114,57 @@ def peaks(name: str, comparison: Comparison) -> Table | None:
     )
 
 
+def losses(name: str, comparison: Comparison) -> Table | None:
+    """Mean loss of all training rows after a quarter, half and the whole of the epochs."""
+    rows: list[list[Cell]] = []
+    data: list[dict[str, Value]] = []
+    for dataset in comparison.datasets:
+        curves = {
+            method: _mean_curve([curve(run, "epoch_loss") for run in runs])
+            for method in comparison.methods
+            if (runs := comparison.runs(dataset, method))
+        }
+        epochs = min(map(len, curves.values()), default=0)
+        for epoch in sorted({-(-epochs // 4), -(-epochs // 2), epochs} - {0}):
+            values = {method: float(values[epoch - 1]) for method, values in curves.items()}
+            known = [value for value in values.values() if np.isfinite(value)]
+            if not known:
+                continue
+            row = [word(dataset), Cell(f"{epoch}", epoch)]
+            for method in comparison.methods:
+                value = values.get(method, float("nan"))
+                finite = bool(np.isfinite(value))
+                first = finite and value == min(known)
+                row.append(
+                    Cell(f"{value:.4f}", value, place=1 if first else 0) if finite else Cell("–")
+                )
+                if finite:
+                    data.append(
+                        {"dataset": dataset, "epoch": epoch, "method": method, "loss": value}
+                    )
+            rows.append(row)
+    if not rows:
+        return None
+    return Table(
+        name=name,
+        title=f"Loss of all training rows, {comparison.heading}",
+        caption=(
+            "Mean loss over all training rows, by an evaluation pass after the epoch, and the mean "
+            "over runs. A method that draws some rows or labels more often learns another balance "
+            "of labels than the data have, which costs loss before it gains any."
+        ),
+        columns=["Dataset", "Epoch", *comparison.methods],
+        rows=rows,
+        data=data,
+    )
+
+
+def _mean_curve(curves: list[Array]) -> Array:
+    """The mean over runs, as far as all of them go."""
+    shortest = min(map(len, curves))
+    return np.mean([values[:shortest] for values in curves], axis=0)
+
+
 def _validation(comparison: Comparison, dataset: str, method: str) -> list[tuple[StoredRun, Array]]:
     """Runs of a method with their validation scores by epoch, turned so that more is better."""
     metric = monitored(comparison, dataset)

@@ -149,6 +149,7 @@ def _convergence(laboratory: Laboratory, looks: dict[str, style.Look], names: Na
         if BASELINE in one.methods:
             group.add(convergence_tables.targets(names("targets", title), one))
         group.add(convergence_tables.peaks(names("peaks", title), one))
+        group.add(convergence_tables.losses(names("losses", title), one))
         for dataset in one.datasets:
             name = names("loss", title, dataset)
             group.add(figures_training.losses(name, one, dataset, looks))
