@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import d2ace
+from d2ace.data import DataError
 from d2ace.data.images import (
     FeatureDataset,
     ImageDataset,
@@ -47,6 +48,13 @@ def fresh(dataset: ImageDataset) -> torch.Tensor:
 
 def folders(cache: Path) -> list[str]:
     return sorted(path.name for path in cache.iterdir() if path.is_dir() and len(path.name) > 10)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_broken_image_is_told_in_one_sentence(root: Path, tmp_path: Path, workers: int) -> None:
+    os.truncate(root / "7.jpg", 300)
+    with pytest.raises(DataError, match=r"^\S*7\.jpg: [^\n]*$"):
+        cache_features(Backbone(), images(root), tmp_path / "cache", workers=workers)
 
 
 def test_maps_are_those_of_the_backbone_in_half_precision(root: Path, tmp_path: Path) -> None:

@@ -300,6 +300,13 @@ def test_rows_and_labels_can_be_chosen(tmp_path: Path) -> None:
     assert repr(data) == "ImageData('voc2007', n=5 (trainval 4, test 1), q=20)"
 
 
+def test_splits_may_be_many(tmp_path: Path) -> None:
+    names = [f"{k}.jpg" for k in range(200)]
+    text = "image,split,sky\n" + "".join(f"{name},s{name[:-4]},1\n" for name in names)
+    data = load_images("csv", make_csv(tmp_path, text, names))
+    assert data.rows("s150").tolist() == [150]
+
+
 def test_an_absurdly_large_file_is_not_read(tmp_path: Path) -> None:
     data = load_images("csv", make_csv(tmp_path, "image,sky\na.jpg,1\n"))
     os.truncate(tmp_path / "a.jpg", 300 << 20)  # takes no room on the disk

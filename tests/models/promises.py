@@ -64,6 +64,19 @@ def follows_the_global_generator(make: Callable[[], MultiLabelModel]) -> None:
     assert any(not torch.equal(value, second[key]) for key, value in first.items())
 
 
+def runs_in_bfloat16(model: MultiLabelModel, X: Tensor, Y: Tensor) -> None:
+    """A model whose weights are bfloat16 trains and predicts, near what it does in float32."""
+    expected = model.predict_proba(X)
+    model.bfloat16()
+    seen = model.predict_proba(X.bfloat16())
+    assert seen.dtype is torch.float32
+    torch.testing.assert_close(seen, expected, atol=0.05, rtol=0.1)
+    terms = model.loss(model.train()(X.bfloat16()), Y)
+    terms.total.backward()
+    assert torch.isfinite(terms.total)
+    assert terms.total.dtype is torch.float32
+
+
 def bfloat16_is_close(model: MultiLabelModel, X: Tensor, Y: Tensor) -> None:
     """Of a model without dropout: losses, their parts, gradients and predictions."""
     for training in (True, False):

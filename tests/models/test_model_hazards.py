@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from problems import NAMES, problem, train
-from promises import DEGENERATE, bfloat16_is_close, degenerate, stays_finite
+from promises import (
+    DEGENERATE,
+    bfloat16_is_close,
+    degenerate,
+    runs_in_bfloat16,
+    stays_finite,
+)
 
 from d2ace.models import make_model
 
@@ -29,6 +35,12 @@ def test_far_larger_steps_than_anyone_takes_give_no_nan(name):
     X, Y = problem(16, 9, 5)
     model = make_model(name, 9, Y)
     train(model, X, Y, steps=10, lr=0.05)
+
+
+@every_model
+def test_weights_may_be_bfloat16(name):
+    X, Y = problem()
+    runs_in_bfloat16(make_model(name, X.shape[1], Y), X, Y)
 
 
 @every_model

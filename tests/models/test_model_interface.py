@@ -36,6 +36,15 @@ def test_probabilities_are_those_of_the_evaluation_forward(name, preset, trainin
 
 
 @every_model
+@every_preset
+def test_state_is_contiguous(name, preset):
+    """Or NCCL refuses to send it to other processes, and safetensors to write it."""
+    X, Y = problem()
+    state = make_model(name, X.shape[1], Y, preset=preset).state_dict()
+    assert [key for key, value in state.items() if not value.is_contiguous()] == []
+
+
+@every_model
 def test_prediction_restores_the_mode_of_each_module(name):
     X, Y = problem()
     model = make_model(name, X.shape[1], Y)

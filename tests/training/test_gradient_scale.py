@@ -16,9 +16,9 @@ from d2ace.training.loop import Loop
 from d2ace.training.problem import make_problem
 
 
-def half() -> Fabric:
+def half(scale: float = 2.0) -> Fabric:
     """As on a GPU with 16-mixed, whose scale doubles with every step that went well."""
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0, growth_interval=1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=1)
     return Fabric(accelerator="cpu", plugins=[MixedPrecision("16-mixed", "cpu", scaler)])
 
 
@@ -28,8 +28,8 @@ def made(table_file: Path):
     config = RunConfig.from_dict(settings | {"data": str(table_file), "precision": "16-mixed"})
     problem = make_problem(config)
 
-    def loop() -> Loop:
-        made = Loop(config, problem, half())
+    def loop(scale: float = 2.0) -> Loop:
+        made = Loop(config, problem, half(scale))
         made.model.clip_norm = 0.5  # as ML-GCN
         return made
 
@@ -54,6 +54,16 @@ def test_the_scale_goes_on_where_it_was(made) -> None:
     for one, other in zip(first.model.parameters(), second.model.parameters(), strict=True):
         assert torch.equal(one, other)
     assert first.state_dict()["precision"] == second.state_dict()["precision"]
+
+
+def test_a_scale_that_is_too_large_is_found_out(made) -> None:
+    loop = made(scale=2.0**120)
+    before = {name: value.clone() for name, value in loop.model.named_parameters()}
+    steps = loop.train_epoch()
+    next(steps)  # its gradients overflow: skipped, and the scale is halved
+    assert loop.state_dict()["precision"]["scale"] == 2.0**119
+    for name, value in loop.model.named_parameters():
+        assert torch.equal(before[name], value)
 
 
 def test_a_checkpoint_without_a_scale_is_taken(made) -> None:

@@ -31,9 +31,28 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 LITE = ((127 / 255,) * 3, (128 / 255,) * 3)
 
 
-def pixel_statistics(backbone: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation to normalise pixels in [0, 1] with, for a backbone by name."""
-    return LITE if backbone == LITE0 else IMAGENET
+FIRST = "IMAGENET1K_V1"
+"""What "pretrained" means: ML-GCN and HST started from these; torchvision's default moved on."""
+
+
+def pixel_statistics(
+    backbone: str, weights: str = "pretrained"
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation to normalise pixels in [0, 1] with, as the weights expect.
+
+    ``backbone`` and ``weights`` are names as in :func:`make_backbone`; weights of a file count as
+    pretrained.
+    """
+    if backbone == LITE0:
+        return LITE
+    if not backbone.startswith(FAMILIES) or backbone not in _torchvision_names():
+        return IMAGENET
+    published = torchvision().models.get_model_weights(backbone).__members__
+    chosen = published.get(weights, published.get(FIRST))
+    if chosen is None:
+        return IMAGENET
+    expected = chosen.transforms()
+    return tuple(expected.mean), tuple(expected.std)
 
 
 def make_backbone(
@@ -74,10 +93,12 @@ def make_backbone(
     if backbone not in (LITE0, *_torchvision_names()):
         raise UserError(_unknown(backbone))
     network, keep = _lite0() if backbone == LITE0 else _torchvision(backbone)
+    trunk = _lite0_trunk(network) if backbone == LITE0 else _trunk(network, keep)
     if weights != "none":
         state, source = _state(backbone, weights)
+        if trunk.state_dict().keys() & state.keys():  # only the part before pooling was saved
+            network, keep = trunk, [name for name, _ in trunk.named_children()]
         _load(network, keep, state, source)
-    trunk = _lite0_trunk(network) if backbone == LITE0 else _trunk(network, keep)
     return trunk, _channels(trunk, n_features)
 
 
@@ -259,8 +280,7 @@ def _read(file: Path) -> Mapping[str, Tensor]:
 def _downloaded(backbone: str, weights: str) -> tuple[Mapping[str, Tensor], str]:
     """Weights torchvision knows by name, from its cache or the network."""
     published = torchvision().models.get_model_weights(backbone)
-    # The first are those that ML-GCN and HST started from; torchvision's default moved on.
-    name = "IMAGENET1K_V1" if weights == "pretrained" else weights
+    name = FIRST if weights == "pretrained" else weights
     if name not in published.__members__:
         raise UserError(
             f"backbone {backbone!r} has no weights {weights!r}; give 'none', 'pretrained', "

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 from d2ace import inputs
 
 from .layers import batch_mean, full_precision
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class MultiLabelModel(nn.Module, ABC):
         self.preset = inputs.choice("preset", preset, tuple(self.presets))
         explicit = {key: value for key, value in (given or {}).items() if value is not None}
         self.hparams: dict[str, Any] = {**self.presets[self.preset], **explicit}
+        self._unchanging = False
+        self._kept: Any = None
 
     # What a model provides ------------------------------------------------------------------
 
@@ -158,7 +163,28 @@ class MultiLabelModel(nn.Module, ABC):
         """The ``hparams`` to make a model with that is to load ``state``, a state dict, next."""
         return dict(hparams)
 
+    @contextmanager
+    def unchanging(self) -> Iterator[None]:
+        """For a pass over many batches: inside, the caller promises, no weight changes.
+
+        So evaluation computes what depends on weights alone (see :meth:`once`) for the first batch
+        only. It costs little to do without: it belongs to those who know all that happens inside.
+        """
+        self._unchanging, self._kept = True, None
+        try:
+            yield
+        finally:
+            self._unchanging, self._kept = False, None
+
     # Machinery ------------------------------------------------------------------------------
+
+    def once(self, compute: Callable[[], Result]) -> Result:
+        """``compute()``, of weights alone; inside :meth:`unchanging` the result is kept."""
+        if not self._unchanging or self.training or torch.is_grad_enabled():
+            return compute()
+        kept = compute() if self._kept is None else self._kept
+        self._kept = kept
+        return kept
 
     def check_features(self, x: Tensor) -> None:
         """Refuse instances of another width than the model was made for."""

@@ -15,7 +15,7 @@ from d2ace import inputs
 
 from .base import ModelOutput, MultiLabelModel
 from .gated import gated_logits
-from .layers import MLP, LabelwiseLinear, Remembered, batch_mean
+from .layers import MLP, LabelwiseLinear, batch_mean
 
 SLOPE = 0.1
 """Of every LeakyReLU in the model."""
@@ -109,12 +109,11 @@ class CLIF(MultiLabelModel):
         nn.init.zeros_(self.gate.bias)
         self.specific = MLP([width, width], slope=SLOPE)
         self.classifier = LabelwiseLinear(q, width)
-        self._memory = Remembered()
 
     def forward(self, x: Tensor) -> ModelOutput:
         """Logits of instances x [B, d]: s_bj = v_j · act(W_o (f_b ⊙ g_j) + b_o) + c_j."""
         self.check_features(x)
-        embeddings, gates = self.encode_labels()
+        embeddings, gates = self.once(self.encode_labels)
         features = self.encoder(x)
         specific = cast(nn.Linear, self.specific.layers[0])
         logits = gated_logits(
@@ -134,32 +133,12 @@ class CLIF(MultiLabelModel):
     # The label side, which does not depend on the instances ---------------------------------
 
     def encode_labels(self) -> tuple[Tensor, Tensor]:
-        """Embeddings E [q, e] and gates g [q, h], in full precision also under autocast.
-
-        Evaluation without gradients computes them once, until the weights change.
-        """
-        if self.training or torch.is_grad_enabled():
-            return self._encode_labels()
-        tensors = (
-            self.E0,
-            self.A,
-            *self.label_encoder.parameters(),
-            *self.label_encoder.buffers(),
-            *self.gate.parameters(),
-        )
-        return self._memory.recall(tensors, self._encode_labels)
-
-    def _encode_labels(self) -> tuple[Tensor, Tensor]:
+        """Embeddings E [q, e] and gates g [q, h], in full precision also under autocast."""
         with torch.autocast(self.E0.device.type, enabled=False):
             embeddings = self.E0
             for layer in self.label_encoder:
                 embeddings = layer(embeddings, self.A)
             return embeddings, self.gate_act(self.gate(embeddings))
-
-    def train(self, mode: bool = True) -> CLIF:
-        """As for any module; what evaluation remembered of the labels is forgotten."""
-        self._memory.forget()
-        return super().train(mode)
 
 
 class GINLayer(nn.Module):
@@ -184,7 +163,7 @@ def label_graph(Y_train: inputs.Labels) -> Tensor:
     conditional = together / np.maximum(together.diagonal(), 1e-6)[:, None]
     np.fill_diagonal(conditional, 0.0)
     graph = (conditional + conditional.T) / 2
-    return torch.from_numpy(graph).to(torch.get_default_dtype())
+    return torch.from_numpy(np.ascontiguousarray(graph)).to(torch.get_default_dtype())
 
 
 def graph_loss(graph: Tensor, embeddings: Tensor) -> Tensor:

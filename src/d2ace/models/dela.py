@@ -119,7 +119,7 @@ class DELA(MultiLabelModel):
         logvar = bounded_logvar(full_precision(self.logvar(hidden)))
         aux = {"mu": mu, "logvar": logvar}
         if not self.training:  # all labels see the same latent vector
-            logits = self.classifier.shared(self.head(torch.cat([x, mu], 1)))
+            logits = self.classifier.shared(self.head(torch.cat([x, mu.to(x.dtype)], 1)))
             return ModelOutput(logits, aux)
         aux["gates"] = gates = self.sample_gates()
         noise = torch.exp(logvar / 2) * torch.randn_like(logvar)
@@ -141,11 +141,12 @@ class DELA(MultiLabelModel):
         The first layer of the head is linear, so that it splits into a part per instance and a
         part per pair: W [x; z] + b = (W [x; mu] + b) + W_z (gates ⊙ noise).
         """
-        common = self.head.layers[0](torch.cat([x, mu], 1))
+        common = self.head.layers[0](torch.cat([x, mu.to(x.dtype)], 1))
         on_noise = self.head.first_weight[:, self.n_features :]
 
         def logits(labels: slice) -> Tensor:
-            perturbation = F.linear(noise[:, None] * gates[labels], on_noise)
+            codes = (noise[:, None] * gates[labels]).to(on_noise.dtype)
+            perturbation = F.linear(codes, on_noise)
             return self.classifier(self.head.after_first(perturbation + common[:, None]), labels)
 
         return over_labels(logits, self.n_labels, len(x) * max(self.latent, HEAD[-1]))

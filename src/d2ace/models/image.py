@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from d2ace import inputs
 from d2ace.errors import UserError
@@ -57,8 +59,10 @@ class ImageModel(MultiLabelModel):
     def feature_map(self, x: Tensor) -> Tensor:
         """Feature maps [B, C, h, w] of images x (or of stored half-precision maps)."""
         self.check_features(x)
-        dtype = next(self.parameters()).dtype
-        return self.backbone(x.to(dtype))
+        x = x.to(next(self.parameters()).dtype)
+        # An image alone may have a map of one pixel, which has no statistics of its own.
+        with _running_statistics(self.backbone) if len(x) == 1 else nullcontext():
+            return self.backbone(x)
 
     def train(self, mode: bool = True) -> ImageModel:
         """As for any module, but frozen parts stay in evaluation mode."""
@@ -126,4 +130,17 @@ def make_label_vectors(source: Any, n_labels: int) -> tuple[Tensor, str]:
 def label_counts(Y_train: inputs.Labels) -> np.ndarray[Any, Any]:
     """C = YᵀY [q, q] in float64: how often labels occur together, and alone on the diagonal."""
     labels = inputs.label_matrix(Y_train).astype(np.float64)
-    return (labels.T @ labels).toarray()
+    return np.ascontiguousarray((labels.T @ labels).toarray())
+
+
+@contextmanager
+def _running_statistics(module: nn.Module) -> Iterator[None]:
+    """Inside, batch normalisation neither needs nor learns the statistics of a batch."""
+    norms = [part for part in module.modules() if isinstance(part, _BatchNorm) and part.training]
+    for part in norms:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in norms:
+            part.training = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -98,30 +98,6 @@ class LabelwiseLinear(nn.Module):
     def shared(self, u: Tensor) -> Tensor:
         """Logits [B, q] where all labels look at the same vector u [B, h]."""
         return F.linear(u, self.weight, self.bias)
-
-
-class Remembered:
-    """The last result of a computation, as long as the tensors it was made from are the same."""
-
-    def __init__(self) -> None:
-        self._kept: tuple[list[Tensor], list[int], Any] | None = None
-
-    def recall(self, tensors: Sequence[Tensor], compute: Callable[[], Result]) -> Result:
-        """``compute()``, or its last result where no tensor was replaced or written to since."""
-        versions = [0 if tensor.is_inference() else tensor._version for tensor in tensors]
-        if self._kept is not None:
-            before, then, result = self._kept
-            places = [tensor.data_ptr() for tensor in tensors]
-            if then == versions and places == [tensor.data_ptr() for tensor in before]:
-                return result
-        result = compute()
-        # The aliases keep the memory from being given to other tensors at the same address.
-        self._kept = [tensor.detach() for tensor in tensors], versions, result
-        return result
-
-    def forget(self) -> None:
-        """Compute anew next time, whatever the tensors say (``p.data`` is written unnoticed)."""
-        self._kept = None
 
 
 def over_labels(

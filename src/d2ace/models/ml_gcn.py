@@ -15,7 +15,7 @@ from d2ace import inputs
 
 from .base import ModelOutput
 from .image import BACKBONE, ImageModel, label_counts, make_label_vectors
-from .layers import Remembered, full_precision
+from .layers import full_precision
 
 SLOPE = 0.2
 """Of the LeakyReLU between the graph layers."""
@@ -104,33 +104,22 @@ class MLGCN(ImageModel):
         counts = label_counts(Y_train)
         graph = correlation(counts, counts.diagonal(), tau, share)
         self.register_buffer("Z", vectors)
-        self.register_buffer("M", torch.tensor(propagation(graph), dtype=vectors.dtype))
+        matrix = torch.tensor(propagation(graph), dtype=vectors.dtype)
+        self.register_buffer("M", matrix.contiguous())
         self.W_1 = _columns(vectors.shape[1], width)
         self.W_2 = _columns(width, self.channels)
-        self._memory = Remembered()
 
     def forward(self, x: Tensor) -> ModelOutput:
         """Logits s = φ Qᵀ of images x [B, 3, H, W]; φ is the global maximum of each channel."""
         pooled = F.adaptive_max_pool2d(self.feature_map(x), 1).flatten(1)
         with torch.autocast(pooled.device.type, enabled=False):  # negligible beside the backbone
-            return ModelOutput(F.linear(full_precision(pooled), self.label_classifiers()))
+            classifiers = self.once(self.label_classifiers)
+            return ModelOutput(F.linear(full_precision(pooled), full_precision(classifiers)))
 
     def label_classifiers(self) -> Tensor:
-        """Q [q, C]; in evaluation without gradients computed once, until the weights change."""
-        if self.training or torch.is_grad_enabled():
-            return self._label_classifiers()
-        tensors = (self.Z, self.M, self.W_1, self.W_2)
-        return self._memory.recall(tensors, self._label_classifiers)
-
-    def _label_classifiers(self) -> Tensor:
+        """Q [q, C], which does not depend on the images."""
         hidden = F.leaky_relu(self.M @ (self.Z @ self.W_1), SLOPE)
         return self.M @ (hidden @ self.W_2)
-
-    def train(self, mode: bool = True) -> MLGCN:
-        """As for any image model; the remembered classifiers are forgotten."""
-        self._memory.forget()
-        super().train(mode)
-        return self
 
     def param_groups(self, lr: float) -> list[dict[str, Any]]:
         """The graph layers with learning rate lr, the backbone with lr·backbone_lr_factor."""

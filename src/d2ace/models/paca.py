@@ -135,7 +135,7 @@ class PACA(MultiLabelModel):
         hidden = self.encoder(x)
         mu = full_precision(self.mu(hidden))
         logvar = bounded_logvar(full_precision(self.logvar(hidden)))
-        z = self.instance_map(torch.cat([x, self._sample(mu, logvar)], 1))
+        z = self.instance_map(torch.cat([x, self._sample(mu, logvar).to(x.dtype)], 1))
         aux = {"x": x, "mu": mu, "logvar": logvar}
         if self._reconstructs:
             aux["recon"] = self.decoder(z)
@@ -157,12 +157,13 @@ class PACA(MultiLabelModel):
         The label branch runs here: nothing but the loss reads it.
         """
         aux = output.aux
-        hidden = self.label_encoder(y)
-        label_mu = self.label_mu(hidden)
-        label_logvar = bounded_logvar(self.label_logvar(hidden))
-        code = self.label_decoder(self._sample(label_mu, label_logvar))
+        dtype = self.label_mu.weight.dtype
+        hidden = self.label_encoder(y.to(dtype))
+        label_mu = full_precision(self.label_mu(hidden))
+        label_logvar = bounded_logvar(full_precision(self.label_logvar(hidden)))
+        code = self.label_decoder(self._sample(label_mu, label_logvar).to(dtype))
         autoencoded = F.binary_cross_entropy_with_logits(
-            self.label_logits(code), y, reduction="none"
+            full_precision(self.label_logits(code)), y, reduction="none"
         )
         divergence = normal_divergence(aux["mu"], aux["logvar"], label_mu, label_logvar)
         reconstruction = self._reconstruction_error(aux["recon"], aux["x"])

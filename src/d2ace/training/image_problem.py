@@ -118,7 +118,9 @@ def make_image_problem(
 
 def transforms(config: RunConfig) -> tuple[Preprocessing, Preprocessing]:
     """For training and for evaluation, with the statistics that the backbone expects."""
-    mean, std = pixel_statistics(backbone_option(config, "backbone"))
+    mean, std = pixel_statistics(
+        backbone_option(config, "backbone"), backbone_option(config, "weights")
+    )
     size = config.image_size or 448
     return (
         train_transform(size, mean=mean, std=std),

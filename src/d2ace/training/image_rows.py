@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from d2ace.data import DataError
 from d2ace.data.images import CachedFeatures, ImageDataset
+from d2ace.data.images.dataset import said_plainly
 from d2ace.models import MultiLabelModel
 from d2ace.models.image import ImageModel
 
@@ -98,14 +98,9 @@ class ImageRows(_Placed):
             multiprocessing_context=context,
             **how,
         )
-        try:
+        with said_plainly():
             for x, _ in loader:
                 yield x.to(self._device, self._dtype, non_blocking=True)
-        except DataError as problem:
-            *trace, last = str(problem).strip().splitlines()
-            if not trace:
-                raise
-            raise DataError(last.partition("Error: ")[2]) from None  # what a worker died of
 
 
 class FeatureRows(_Placed):

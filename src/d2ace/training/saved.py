@@ -92,7 +92,8 @@ class SavedRun:
             X = X.toarray()  # trained on dense features, whose zeros move
         X = self._scaler.transform(X)
         rows = Rows(sp.csr_matrix(X) if sp.issparse(X) else X).to(torch.device("cpu"), self._dtype)
-        pieces = [self.model.predict_proba(x).numpy() for x in rows.chunks()]
+        with self.model.unchanging():
+            pieces = [self.model.predict_proba(x).numpy() for x in rows.chunks()]
         return np.concatenate(pieces or [np.empty((0, len(self.label_names)), np.float32)])
 
     def _named(self, data: MultiLabelData) -> tuple[Any, Missing | None]:

@@ -49,7 +49,8 @@ class SavedImageRun(SavedRun):
         Files are read and transformed as for evaluation; a tensor [n, 3, H, W] is taken as it is.
         """
         batches = (x.to(self._dtype) for x in self._batches(X))
-        pieces = [self.model.predict_proba(x).numpy() for x in batches]
+        with self.model.unchanging():
+            pieces = [self.model.predict_proba(x).numpy() for x in batches]
         return np.concatenate(pieces or [np.empty((0, len(self.label_names)), np.float32)])
 
     def _batches(self, X: Any) -> Iterator[Tensor]:

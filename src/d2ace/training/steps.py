@@ -159,7 +159,10 @@ class Training:
             self.fabric.backward(loss if part.scale == 1.0 else loss * part.scale)
             if self.model.clip_norm is not None:
                 self.fabric.clip_gradients(
-                    self.step_module, self.optimizer, max_norm=self.model.clip_norm
+                    self.step_module,
+                    self.optimizer,
+                    max_norm=self.model.clip_norm,
+                    error_if_nonfinite=False,  # a gradient scaler skips such a step by itself
                 )
             self.optimizer.step()
             self.optimizer.zero_grad()
@@ -210,7 +213,7 @@ class Training:
 
     def predict(self, rows: Rows) -> Tensor:
         """Probabilities [n, q] of all rows, on the host."""
-        with self.fabric.autocast():
+        with self.fabric.autocast(), self.model.unchanging():
             pieces = [self.model.predict_proba(x).cpu() for x in rows.chunks()]
         return torch.cat(pieces)
 

@@ -31,7 +31,7 @@ class ImageData:
     Y: sp.csr_matrix
     label_names: tuple[str, ...]
     split_names: tuple[str, ...]
-    splits: npt.NDArray[np.int8]
+    splits: npt.NDArray[np.int64]
 
     @property
     def n(self) -> int:
@@ -120,7 +120,7 @@ def image_data(
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     ones = np.ones(indices.size, dtype=np.uint8)
     Y = sp.csr_matrix((ones, indices, indptr), shape=(len(home), len(names)))
-    splits = np.repeat(np.arange(len(parts)), [len(part.files) for part in parts]).astype(np.int8)
+    splits = np.repeat(np.arange(len(parts)), [len(part.files) for part in parts])
     split_names = tuple(part.split for part in parts)
     return ImageData(name, tree, tuple(home), Y, names, split_names, splits)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,22 @@ from torch.utils.data import Dataset
 from d2ace.data.container import DataError, UnknownDataError
 from d2ace.data.images.container import ImageData, Rows
 from d2ace.data.images.decode import decode
+from d2ace.errors import RunError
 from d2ace.torchvision_import import torchvision
 
 Transform = Callable[[Any], torch.Tensor]
+
+
+@contextmanager
+def said_plainly() -> Iterator[None]:
+    """What a loader's worker died of, without the trace that the loader wraps it in."""
+    try:
+        yield
+    except (DataError, RunError) as problem:
+        trace, _, words = str(problem).rpartition(f"{type(problem).__name__}: ")
+        if not trace:
+            raise
+        raise type(problem)(words.strip()) from None
 
 
 class ImageDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):

@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from d2ace.data.images.content import content_key
-from d2ace.data.images.dataset import ImageDataset
+from d2ace.data.images.dataset import ImageDataset, said_plainly
 from d2ace.data.images.locking import exclusive
 from d2ace.errors import RunError, UserError
 
@@ -160,7 +160,7 @@ def _build(
     rest = Subset(dataset, range(done, files.n))
     loader = DataLoader(rest, batch_size=batch_size, num_workers=workers)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
-    with _evaluating(module), torch.inference_mode():
+    with said_plainly(), _evaluating(module), torch.inference_mode():
         for number, (images, _) in enumerate(loader, start=1):
             maps = module(images.to(device))
             if not isinstance(maps, torch.Tensor) or maps.ndim != 4 or len(maps) != len(images):
