@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import typer
@@ -77,6 +78,14 @@ def test_settings_and_filters():
     assert {(r["model"], r["method"], r["fold"], r["seed"]) for r in rows} == {
         ("CLIF", method, 1, seed) for method in ("Random", "D2ACE") for seed in (0, 3)
     }
+    named = "D2ACE (window=3, pressure=8)"
+    grid = Path("mine.toml")
+    grid.write_text(
+        'datasets = ["digits"]\nmodels = ["mlp"]\n'
+        'selectors = ["random", {name = "d2ace", options = {window = 3, pressure = 8}}]'
+    )
+    rows = plan("bench", str(grid), "--only", f"method={named}")
+    assert {row["method"] for row in rows} == {named}
     usual, changed = (
         plan("bench", *SMALL, *more) for more in ((), ("--set", "learning_rate=0.01"))
     )

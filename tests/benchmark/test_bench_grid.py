@@ -7,7 +7,7 @@ import pytest
 import d2ace
 from d2ace.benchmark.grid import load_grid, make_grid, packaged
 from d2ace.benchmark.specs import METHODS
-from d2ace.benchmark.studies import ABLATION, ablation, parse_vary, sweep
+from d2ace.benchmark.studies import ABLATION, ablation, parse_value, parse_vary, sweep
 from d2ace.errors import UserError
 
 SMALL = {"datasets": ["digits"], "models": ["mlp"]}
@@ -240,7 +240,7 @@ def test_data_files_of_the_same_name(tmp_path):
     ("text", "said"),
     [
         ('dataset = ["digits"]', r"unknown key 'dataset' \(did you mean 'datasets'\?\)"),
-        ('models = ["mlp"]', r"datasets must be a list such as \[\"emotions\"\], got None"),
+        ('models = ["mlp"]', r"\[\"emotions\"\] \(typed: --datasets emotions\), but there"),
         ('datasets = ["digit"]\nmodels = ["mlp"]', "no dataset and no file is called 'digit'"),
         ('datasets = ["digits"]\nmodels = ["clf"]', r"no model 'clf' \(did you mean 'clif'\?\)"),
         (
@@ -284,6 +284,29 @@ def test_data_files_of_the_same_name(tmp_path):
             'datasets = [{name = "digits", epoch = 3}]\nmodels = ["mlp"]',
             r"unknown key 'epoch' in datasets, entry 'digits' \(did you mean 'epochs'\?\)",
         ),
+        (
+            'datasets = ["digits"]\nmodels = ["mlp"]\nkind = "ablation"\nvariants = 3',
+            "variants must be a list .*, got 3",
+        ),
+        (
+            'datasets = ["digits"]\nmodels = ["mlp"]\nkind = "ablation"\nvariants = []',
+            r"variants must be a list .*, got \[\]",
+        ),
+        (
+            'datasets = ["digits"]\nmodels = ["mlp"]\nkind = "ablation"\nselectors = ["random"]',
+            "an ablation is of d2ace",
+        ),
+        (
+            'datasets = ["digits"]\nmodels = ["mlp"]\nname = "sweep"',
+            "name = 'sweep' belongs to kind = 'sweep'",
+        ),
+        ('[[studies]]\nname = "x"', r"unknown key 'studies' \(did you mean 'study'\?\)"),
+        (
+            'datasets = ["digits"]\nmodels = ["mlp"]\n'
+            'selectors = [{name = "d2ace", options = {seed = 3}}]',
+            "seed is a setting of the run, .* write seed = 3 beside the selectors",
+        ),
+        ('datasets = ["digits"]\nmodels = ["mlp"]\nrepair = "no"', "repair is 'no'"),
         ("datasets = [3]", "datasets holds 3"),
         ("datasets = [", "is not TOML"),
         ('study = "x"', r"\[\[study\]\] tables"),
@@ -332,6 +355,28 @@ def test_sweeps_by_symbol_and_by_option():
     pairs = sweep({"p_start": [0.9, 0.5], "p_end": [0.1]})
     assert [m.options["mix"] for m in pairs] == [[0.9, 0.1], [0.5, 0.1]]
     assert pairs[0].label == "p_start=0.9, p_end=0.1"
+
+
+def test_what_is_typed_wins_over_what_a_dataset_says(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'datasets = [{name = "digits", epochs = 20}]\nmodels = ["mlp"]\nrun_folds = [0]'
+    )
+    assert {spec.config["epochs"] for spec in load_grid(path).specs} == {20}
+    assert {spec.config["epochs"] for spec in load_grid(path, {"epochs": 30}).specs} == {30}
+
+
+def test_a_grid_that_only_warms_up_says_so(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('datasets = ["digits"]\nmodels = ["mlp"]\nrun_folds = [0]\nepochs = 10')
+    (note,) = load_grid(path).notes
+    assert note.startswith("7 of 8 runs draw at random, whatever their method: all 10 epochs are")
+    assert load_grid(path, {"epochs": 11}).notes == []
+
+
+def test_a_path_is_no_pair_of_numbers():
+    assert parse_value("0.7/0.3") == [0.7, 0.3]
+    assert parse_value("/data/coco") == "/data/coco"
 
 
 def test_sweeps_as_typed():

@@ -195,6 +195,16 @@ def test_what_finished_unseen_is_stored_not_repeated(tmp_path, table):
     assert not kept.exists()
 
 
+def test_a_damaged_result_is_made_anew_when_asked(tmp_path, table):
+    grid = small(table)
+    with Store(tmp_path / "runs.db") as store:
+        folder = runs_folder(store) / grid.specs[0].key
+        folder.mkdir(parents=True)
+        (folder / "result.json").touch()
+        assert do(store, grid).failed == 1
+        assert do(store, grid, retry=True).finished == 1
+
+
 def test_what_a_late_worker_left_of_a_finished_run_is_removed(tmp_path, table):
     with Store(tmp_path / "runs.db") as store:
         grid = small(table)

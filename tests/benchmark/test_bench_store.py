@@ -18,7 +18,7 @@ from made_runs import result, spec
 
 from d2ace.benchmark.specs import DEFAULTS, RunSpec, key_of
 from d2ace.benchmark.store import Store
-from d2ace.errors import UserError
+from d2ace.errors import RunError, UserError
 
 KILLS = 100
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "reproduction" / "results.csv"
@@ -423,17 +423,59 @@ def test_without_curves_the_scores_come_alone(tmp_path):
         (",finished,", ",done,", "line 2: status is 'done'"),
         ('""epochs"":100', '""epoch"":100', "line 2: a run has no setting 'epoch'"),
         ("key,study", "name,study", "not a results file of d2ace"),
+        (",finished,", ",\udcff,", r"results.csv is not UTF-8 \(invalid start byte\); save it"),
     ],
 )
 def test_a_file_of_another_kind(tmp_path, old, new, said):
     with filled(tmp_path / "one.db") as one, Store(tmp_path / "two.db") as two:
         path = tmp_path / "results.csv"
         one.export(path)
-        path.write_text(path.read_text().replace(old, new, 1))
+        path.write_text(path.read_text().replace(old, new, 1), errors="surrogateescape")
         with pytest.raises(UserError, match=said):
             two.import_(path)
         with pytest.raises(UserError, match="there is no file"):
             two.import_(tmp_path / "absent.csv")
+
+
+def test_a_file_that_went_through_another_program(tmp_path):
+    """Excel marks UTF-8, pandas writes nan for what is missing, and a column may be gone."""
+    with filled(tmp_path / "one.db") as one, Store(tmp_path / "two.db") as two:
+        path = tmp_path / "results.csv"
+        one.export(path)
+        rows = list(csv.DictReader(io.StringIO(path.read_text())))
+        for row in rows:
+            del row["cpu_seconds"]
+            row["test_macro_f1"] = "nan"
+        with path.open("w", newline="", encoding="utf-8-sig") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+        assert two.import_(path) == 5
+        results = [run.result for run in two.runs()]
+        assert {result["test"]["macro_f1"] for result in results} == {None}
+        assert {result["test"]["macro_auc"] for result in results} == {
+            run.result["test"]["macro_auc"] for run in one.runs()
+        }
+
+
+def test_a_full_disk_is_told_and_harms_nothing(tmp_path):
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(tmp_path)],  # noqa: S607
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        with Store(tmp_path / "runs.db") as store:
+            stored = 0
+            with pytest.raises(RunError, match="make room and start again: what was"):  # noqa: PT012
+                while True:
+                    store.add(spec(seed=stored), result(spec(seed=stored)))
+                    stored += 1
+            assert len(store.runs()) == stored > 0
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)  # noqa: S607
 
 
 def test_every_setting_of_a_run_is_filled_in():

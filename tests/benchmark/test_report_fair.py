@@ -8,13 +8,18 @@ from typing import Any
 import pytest
 from report_data import result
 
+from d2ace import evaluation
+from d2ace.benchmark import published
 from d2ace.benchmark.frames import Comparison, collect
+from d2ace.benchmark.gain_tables import gains
+from d2ace.benchmark.score_tables import scores
 from d2ace.benchmark.seed_tables import seeds
 from d2ace.benchmark.specs import RunSpec
 from d2ace.benchmark.store import Store
 from d2ace.benchmark.study_tables import ablation, sweep
-from d2ace.benchmark.summary import findings, headline
+from d2ace.benchmark.summary import findings, glance, headline, sentences
 from d2ace.benchmark.tables import Table
+from d2ace.benchmark.verdicts import judge
 
 
 def comparison(store: Store) -> Comparison:
@@ -50,6 +55,118 @@ def test_an_own_selector_stands_beside_the_others(store: Store) -> None:
     one = comparison(store)
     assert one.datasets == ["yeast"]
     assert one.block("macro_auc") == {"yeast": {"Random": 0.7, "Mine": 0.8}}
+
+
+def test_versions_of_a_method_are_not_averaged(store: Store) -> None:
+    """Whose file was edited, or whose option was changed under the same label."""
+    for fold in range(5):
+        add(store, "Random", "random", 0.7, fold)
+        for source, score in (("a" * 64, 0.5), ("b" * 64, 0.9)):
+            add(store, "Mine", "/here/mine.py:Mine", score, fold, selector_source=source)
+        for options, score in (({}, 0.5), ({"window": 7}, 0.9)):
+            add(store, "tuned", "d2ace", score, fold, selector_options=options)
+    assert comparison(store).means("macro_auc") == {
+        "yeast": {
+            "Random": 0.7,
+            "Mine [aaaaaaaa]": 0.5,
+            "Mine [bbbbbbbb]": 0.9,
+            "tuned": 0.5,
+            "tuned [window=7]": 0.9,
+        }
+    }
+
+
+def test_versions_of_a_swept_method_are_not_averaged(store: Store) -> None:
+    for source, score in (("a" * 64, 0.5), ("b" * 64, 0.9)):
+        for fold in range(3):
+            more = {"selector_source": source, "selector_options": {"k": 1}, "study": "sweep"}
+            add(store, "k=1", "/here/mine.py:Mine", score, fold, **more)
+    first, second = collect(store).sweeps
+    assert (first.dataset, second.dataset) == ("yeast [aaaaaaaa]", "yeast [bbbbbbbb]")
+    for sweep_, score in ((first, 0.5), (second, 0.9)):
+        assert {run.result["test"]["macro_auc"] for run in sweep_.points[1,] if run.result} == {
+            score
+        }
+
+
+def test_settings_in_other_words_are_the_same_settings(store: Store) -> None:
+    add(store, "Random", "random", 0.7, weight_decay=0)
+    add(store, "D2ACE", "d2ace", 0.8, weight_decay=0.0)
+    images = {"data": "corel5k-images", "model": "image_mlp", "study": "images"}
+    add(store, "Random", "random", 0.7, root="/here", **images)
+    add(store, "D2ACE", "d2ace", 0.8, root="/elsewhere", **images)
+    found = {tuple(one.datasets) for one in collect(store).comparisons}
+    assert found == {("yeast",), ("corel5k-images",)}
+
+
+def test_of_the_same_work_the_run_that_knows_more_is_shown(store: Store) -> None:
+    for fold in range(5):
+        for epoch_loss in (False, True):
+            add(store, "D2ACE", "d2ace", 0.8, fold, epoch_loss=epoch_loss)
+    runs = comparison(store).runs("yeast", "D2ACE")
+    assert [run.config["epoch_loss"] for run in runs] == [True] * 5
+
+
+def test_two_methods_go_before_one_with_more_datasets(store: Store) -> None:
+    for place in range(9):
+        add(store, "D2ACE", "d2ace", 0.8, data=f"/data/set{place}.npz")
+        if place < 4:
+            add(store, "Random", "random", 0.7, data=f"/data/set{place}.npz")
+    block = comparison(store).block("macro_auc")
+    assert len(block) == 4
+    assert block["set0"] == {"D2ACE": 0.8, "Random": 0.7}
+
+
+def test_nobody_is_marked_where_folds_differ(store: Store) -> None:
+    for fold, score in enumerate((0.9, 0.5, 0.5)):
+        add(store, "Random", "random", score, fold)
+    add(store, "D2ACE", "d2ace", 0.88)
+    one = comparison(store)
+
+    def places() -> list[int]:
+        made = scores("scores", one, "macro_auc", judge(one, "macro_auc"), published.load(None))
+        return [cell.place for cell in made.rows[0][1:]]
+
+    assert places() == [0, 0]
+    for fold in (1, 2):
+        add(store, "D2ACE", "d2ace", 0.88, fold)
+    one = comparison(store)
+    assert places() == [2, 1]
+
+
+def test_gains_over_fewer_datasets_are_told_so(store: Store) -> None:
+    for data in ("yeast", "scene"):
+        add(store, "Random", "random", 0.7, data=data)
+        add(store, "D2ACE", "d2ace", 0.71, data=data)
+    add(store, "DIHCL", "dihcl", 0.75)
+    rows = {row[0].text: row[1] for row in gains("gains", comparison(store)).rows}
+    assert "1 of 2 datasets" in rows["DIHCL"].note
+    assert "datasets" not in rows["D2ACE"].note
+
+
+def test_a_variant_of_random_may_be_best(store: Store) -> None:
+    for data in ("yeast", "scene"):
+        add(store, "Random", "random", 0.7, data=data)
+        more = {"selector_options": {"preset": "reference"}}
+        add(store, "Random (reference)", "random", 0.8, data=data, **more)
+    one = comparison(store)
+    found = findings(one)
+    table = glance("glance", found)
+    assert {finding.best for finding in found} == {"Random", "Random (reference)"}
+    assert any(row[7].text == "–" for row in table.rows)
+    assert all(sentences(finding) for finding in found)
+
+
+def test_equal_differences_are_ties_in_the_test(store: Store) -> None:
+    """.8512 - .8500 is not .7312 - .7300 in floating point."""
+    levels = (0.85, 0.73, 0.61, 0.52, 0.94, 0.37)
+    gaps = (0.0012, 0.0012, -0.0012, 0.0031, -0.0031, 0.0024)
+    for place, (level, gap) in enumerate(zip(levels, gaps, strict=True)):
+        add(store, "Random", "random", level, data=f"/data/set{place}.npz")
+        add(store, "D2ACE", "d2ace", level + gap, data=f"/data/set{place}.npz")
+    whole = {i: {"D2ACE": float(round(gap * 1e4)), "Random": 0.0} for i, gap in enumerate(gaps)}
+    exact = evaluation.wilcoxon(whole, reference="D2ACE")["Random"].p_value
+    assert judge(comparison(store), "macro_auc").tests["Random"].p_value == exact
 
 
 def test_files_of_the_same_name_are_not_averaged(store: Store) -> None:

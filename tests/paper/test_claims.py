@@ -136,6 +136,7 @@ def reaching(epoch: int) -> list[float]:
     ("epochs", "holds"),
     [
         ({"DIHCL": 2, "Hard-Imb": 3}, True),
+        ({"DIHCL": 2, "Hard-Imb": 6}, False),  # no faster than others
         ({"DIHCL": 2, "Hard-Imb": 9}, False),
         ({"DIHCL": 2, "Hard-Imb": 11}, False),
         ({"DIHCL": 11, "Hard-Imb": 11}, False),

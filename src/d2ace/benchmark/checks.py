@@ -52,6 +52,12 @@ def check_selector(
 
     A file lies in ``folder`` (beside the grid file) or where the command was typed.
     """
+    for setting in ("batch_size", "epochs", "warmup", "seed"):
+        if setting in options:
+            raise UserError(
+                f"{setting} is a setting of the run, not an option of the selector {name!r}; write "
+                f"{setting} = {options[setting]!r} beside the selectors"
+            )
     chosen: dict[str, Any] = {"selector": name, "selector_options": dict(options)}
     file = selector_file(name)
     if file is not None:

@@ -227,7 +227,8 @@ def _filtered(specs: list[RunSpec], only: list[str]) -> list[RunSpec]:
             raise UserError(
                 f"--only takes one of {', '.join(_FIELDS)} as key=value, got {condition!r}"
             )
-        wanted = {word.casefold() for word in _words(values)}
+        # A name may itself hold a comma: "D2ACE (window=3, pressure=8)".
+        wanted = {word.casefold() for word in [values.strip(), *_words(values)]}
         known = sorted({_FIELDS[key](spec) for spec in specs})
         specs = [spec for spec in specs if _FIELDS[key](spec).casefold() in wanted]
         if not specs:

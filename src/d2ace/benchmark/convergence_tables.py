@@ -127,21 +127,16 @@ def losses(name: str, comparison: Comparison) -> Table | None:
         epochs = min(map(len, curves.values()), default=0)
         for epoch in sorted({-(-epochs // 4), -(-epochs // 2), epochs} - {0}):
             values = {method: float(values[epoch - 1]) for method, values in curves.items()}
-            known = [value for value in values.values() if np.isfinite(value)]
-            if not known:
+            if not any(np.isfinite(value) for value in values.values()):
                 continue
             row = [word(dataset), Cell(f"{epoch}", epoch)]
             for method in comparison.methods:
                 value = values.get(method, float("nan"))
-                finite = bool(np.isfinite(value))
-                first = finite and value == min(known)
-                row.append(
-                    Cell(f"{value:.4f}", value, place=1 if first else 0) if finite else Cell("–")
-                )
-                if finite:
-                    data.append(
-                        {"dataset": dataset, "epoch": epoch, "method": method, "loss": value}
-                    )
+                if np.isnan(value):
+                    row.append(Cell("–"))
+                    continue
+                row.append(Cell(f"{value:.4f}", value))
+                data.append({"dataset": dataset, "epoch": epoch, "method": method, "loss": value})
             rows.append(row)
     if not rows:
         return None

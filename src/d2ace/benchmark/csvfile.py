@@ -11,9 +11,11 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,7 +157,7 @@ def read(store: Store, path: Path) -> int:
     curves = _read_curves(path.with_name(CURVES))
     recordings = _read_recordings(path.with_name(RECORDINGS))
     taken = 0
-    with path.open(newline="", encoding="utf-8") as file:
+    with _decoding(path), path.open(newline="", encoding="utf-8-sig") as file:
         table = csv.DictReader(file)
         if not {"key", "config", "memberships", "status"} <= set(table.fieldnames or ()):
             raise UserError(f"{path} is not a results file of d2ace: it lacks their columns")
@@ -163,7 +165,9 @@ def read(store: Store, path: Path) -> int:
             try:
                 specs = _specs(row)
                 result = _result(row, specs[0], curves) if row["status"] == "finished" else None
-            except (KeyError, TypeError, ValueError) as error:
+            except KeyError as error:
+                raise UserError(f"{path}, line {table.line_num}: lacks {error}") from None
+            except (TypeError, ValueError) as error:
                 raise UserError(f"{path}, line {table.line_num}: {error}") from None
             before = store.status(specs[0])
             if before is None or (before == "failed" and result is not None):
@@ -179,6 +183,14 @@ def read(store: Store, path: Path) -> int:
                 )
             store.link(specs)
     return taken
+
+
+@contextmanager
+def _decoding(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 ({error.reason}); save it as UTF-8") from None
 
 
 def _specs(row: dict[str, str]) -> list[RunSpec]:
@@ -219,11 +231,11 @@ def _result(
         "config": spec.config,
         "environment": environment,
         "dataset": dataset,
-        "best_epoch": _number(row["best_epoch"]),
+        "best_epoch": _number(row.get("best_epoch") or ""),
         **{split: numbers(f"{split}_") for split in SPLITS},
         "undefined": numbers("undefined_"),
         "seconds": numbers("seconds_"),
-        "cpu_seconds": _number(row["cpu_seconds"]),
+        "cpu_seconds": _number(row.get("cpu_seconds") or ""),
         "history": history,
     }
 
@@ -258,9 +270,11 @@ def _read_recordings(path: Path) -> dict[str, bytes]:
 
 
 def _number(text: str) -> float | int | None:
+    """A number; nothing, or what is not finite, is undefined."""
     if not text:
         return None
     try:
         return int(text)
     except ValueError:
-        return float(text)
+        value = float(text)
+        return value if math.isfinite(value) else None

@@ -15,8 +15,8 @@ from d2ace.evaluation import METRICS
 
 from . import style
 from .intervals import Pair
-from .naming import tell_apart
-from .specs import DEFAULTS, canonical
+from .naming import tell_apart, versions
+from .specs import DEFAULTS, canonical, work_of
 from .store import Store, StoredRun
 
 BASELINE = "Random"
@@ -87,15 +87,15 @@ class Comparison:
         """The largest part of `means` without a gap; ranks and tests need one.
 
         Largest by cells, so that neither a dataset with few methods nor a method with few
-        datasets empties it.
+        datasets empties it; two methods go before one alone.
         """
         table = self.means(metric)
         kinds = {frozenset(row) for row in table.values()}
         choices = kinds | {a & b for a, b in itertools.combinations(kinds, 2)}
 
-        def size(methods: frozenset[str]) -> tuple[int, int, list[str]]:
+        def size(methods: frozenset[str]) -> tuple[bool, int, int, list[str]]:
             held = sum(methods <= set(row) for row in table.values())
-            return held * len(methods), len(methods), sorted(methods)
+            return len(methods) > 1, held * len(methods), len(methods), sorted(methods)
 
         best = max(choices, key=size, default=frozenset())
         whole = [dataset for dataset, row in table.items() if best and best <= set(row)]
@@ -119,6 +119,15 @@ class Comparison:
             method: round(float(np.mean([own[pair] for pair in sorted(common)])), DIGITS)
             for method, own in scores.items()
         }
+
+    def fair(self, metric: str, dataset: str) -> bool:
+        """Whether all methods on a dataset have scores of the same folds and seeds."""
+        cells = [self.runs(dataset, method) for method in self.methods]
+        scored = [
+            frozenset((run.fold, run.seed) for run in runs if not np.isnan(test_score(run, metric)))
+            for runs in cells
+        ]
+        return len({own for own in scored if own}) <= 1
 
     def differences(
         self, metric: str, method: str, baseline: str = BASELINE, datasets: Iterable[str] = ()
@@ -193,7 +202,10 @@ def collect(store: Store) -> Laboratory:
     """The runs of a store, sorted out. The order in which they were stored plays no part."""
     stored = store.runs(status=None)
     names = tell_apart(stored)
-    everything = sorted((replace(run, dataset=names[run.key]) for run in stored), key=_place)
+    named = zip(stored, versions(stored), strict=True)
+    everything = sorted(
+        (replace(run, dataset=names[run.key], method=method) for run, method in named), key=_place
+    )
     finished = [run for run in everything if run.status == "finished" and run.result]
     others = [run for run in finished if run.study not in STUDIES]
     studies = sorted({run.study for run in others}, key=lambda study: (study != "main", study))
@@ -297,25 +309,38 @@ def _dataset_names(runs: list[StoredRun]) -> dict[str, str]:
 
     Otherwise runs of different lengths, say, would be averaged as if they were the same.
     """
+    settings = {run.key: _settings(run) for run in runs}
     usual = {}
     for key in _SETTINGS:
-        counts = Counter(canonical(run.config.get(key)) for run in runs)
+        counts = Counter(settings[run.key][key] for run in runs)
         usual[key] = max(counts, key=lambda text: (counts[text], text)) if counts else ""
     names = {}
     for run in runs:
-        here = {key: canonical(run.config.get(key)) for key in _SETTINGS}
+        here = settings[run.key]
         unusual = [f"{key}={text}" for key, text in here.items() if text != usual[key]]
         names[run.key] = f"{run.dataset} [{', '.join(unusual)}]" if unusual else run.dataset
     return names
 
 
+def _settings(run: StoredRun) -> dict[str, str]:
+    """What a run was told beside data, model and method, said in one way (see `work_of`)."""
+    work = work_of(run.config)
+    return {key: canonical(work.get(key, DEFAULTS[key])) for key in _SETTINGS}
+
+
 def _sweeps(runs: list[StoredRun]) -> list[Sweep]:
     """Runs that set the same options belong together; the options that vary are the axes."""
     names = _dataset_names(runs)
+    sources: dict[str, set[str]] = {}
+    for run in runs:
+        sources.setdefault(run.selector, set()).add(run.config.get("selector_source") or "")
     groups: dict[tuple[str, ...], list[StoredRun]] = {}
     for run in runs:
         options = tuple(sorted(run.config["selector_options"]))
-        where = (run.model, names[run.key], run.selector, json.dumps(options))
+        dataset = names[run.key]
+        if len(sources[run.selector]) > 1:  # the file of a user's own was edited in between
+            dataset += f" [{(run.config.get('selector_source') or '')[:8]}]"
+        where = (run.model, dataset, run.selector, json.dumps(options))
         groups.setdefault(where, []).append(run)
     sweeps = []
     for (model, dataset, selector, named), members in sorted(groups.items()):
@@ -366,6 +391,7 @@ def _sortable(values: tuple[Any, ...]) -> list[tuple[int, float, str]]:
 
 
 def _place(run: StoredRun) -> tuple[Any, ...]:
-    recorded = not run.config.get("record")  # where one work was done twice, the recorded one
+    # Where one work was done twice, that of which more is known.
+    less = not run.config.get("record"), not run.config.get("epoch_loss")
     where = (run.study, run.model, run.dataset, run.method, run.seed, run.fold)
-    return (*where, recorded, run.key)
+    return (*where, *less, run.key)

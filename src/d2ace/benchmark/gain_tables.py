@@ -19,10 +19,15 @@ def gains(name: str, comparison: Comparison) -> Table:
     for method in _rivals(comparison):
         row = [word(method)]
         for metric in SHOWN:
-            one = interval(comparison.differences(metric, method))
+            found = comparison.differences(metric, method)
+            one = interval(found)
             numbers = _numbers(one)
-            row.append(Cell(signed(str(one)), numbers["difference"], note=_certainty(one)))
-            data.append({"metric": metric, "method": method, **numbers})
+            notes = [_certainty(one)]
+            if 0 < len(found) < len(comparison.datasets):
+                notes.append(f"{len(found)} of {len(comparison.datasets)} datasets")
+            note = "\n".join(filter(None, notes))
+            row.append(Cell(signed(str(one)), numbers["difference"], note=note))
+            data.append({"metric": metric, "method": method, **numbers, "datasets": len(found)})
         rows.append(row)
     return Table(
         name=name,

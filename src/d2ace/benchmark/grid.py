@@ -40,6 +40,8 @@ _FILES = ("weights", "label_vectors")
 """Options of models that may name a file."""
 
 AXES = ("datasets", "models", "selectors", "run_folds", "seeds")
+RESERVED = ("ablation", "sweep")
+"""Names of studies that a report reads in another way than a comparison of methods."""
 KEYS = [*AXES, "description", "name", "kind", "vary", "variants", "fallback", *SETTINGS]
 
 
@@ -99,12 +101,19 @@ def make_grid(
     notes: dict[str, None] = {}
     for table in tables:
         try:
-            study = _Study({**shared, **table, **(changes or {})}, folder)
+            study = _Study({**shared, **table}, folder, changes or {})
             for spec in study.specs():
                 specs.setdefault((spec.study, spec.method, spec.key), spec)
         except (UserError, DataError) as error:
             raise UserError(f"{where}: {error}") from None
         notes |= dict.fromkeys(study.notes)
+    idle = [spec for spec in specs.values() if _only_warms_up(spec.config)]
+    if idle:
+        epochs, warmup = idle[0].config["epochs"], idle[0].config["warmup"]
+        notes[
+            f"{len(idle)} of {len(specs)} runs draw at random, whatever their method: all {epochs} "
+            f"epochs are warm-up (warmup={warmup}); give more epochs, or less warm-up"
+        ] = None
     name = Path(where).stem
     return Grid(name, list(specs.values()), str(shared.get("description", "")), list(notes))
 
@@ -112,18 +121,25 @@ def make_grid(
 class _Study:
     """One table of settings, checked."""
 
-    def __init__(self, table: Mapping[str, Any], folder: Path | None) -> None:
+    def __init__(
+        self, table: Mapping[str, Any], folder: Path | None, changes: Mapping[str, Any]
+    ) -> None:
+        table = {**table, **changes}
+        known = [*KEYS, "study"]
         for key in table:
             if key not in KEYS:
-                hint = did_you_mean(key, KEYS) or f"; known are {', '.join(KEYS)}"
+                hint = did_you_mean(key, known) or f"; known are {', '.join(known)}"
                 raise UserError(f"unknown key {key!r}{hint}")
         self.folder = folder
+        self.changes = {key: changes[key] for key in SETTINGS if key in changes}
         self.notes: list[str] = []
         kind = table.get("kind", "grid")
         if kind not in KINDS:
             hint = did_you_mean(str(kind), KINDS)
             raise UserError(f"kind is {kind!r}{hint}; choose from {', '.join(KINDS)}")
         self.name = str(table.get("name", KINDS[kind]))
+        if self.name in RESERVED and self.name != KINDS[kind]:
+            raise UserError(f"name = {self.name!r} belongs to kind = {self.name!r}; take another")
         self.fixed = {key: table[key] for key in SETTINGS if key in table}
         self.datasets = self._datasets(table)
         self.models = [self._model(entry) for entry in _entries("models", table)]
@@ -168,7 +184,7 @@ class _Study:
 
     def _dataset(self, entry: Any) -> dict[str, Any]:
         entry = _table("datasets", entry, ["name", *SETTINGS])
-        config = {**self._locate(entry.pop("name")), **self.fixed, **entry}
+        config = {**self._locate(entry.pop("name")), **self.fixed, **entry, **self.changes}
         if isinstance(config.get("root"), str):
             config["root"] = str(self._beside(config["root"]) or Path(config["root"]).resolve())
             if config["data"] in KINDS_OF_IMAGES and config["data"] not in PLACES:
@@ -209,6 +225,10 @@ class _Study:
             if key in table and kind != owner:
                 raise UserError(f"{key!r} belongs to a study of kind {owner!r}, not {kind!r}")
         if kind == "ablation":
+            if "selectors" in table:
+                raise UserError(
+                    "an ablation is of d2ace; choose its parts by variants, without selectors"
+                )
             return ablation(**{key: table[key] for key in ("variants",) if key in table})
         if kind == "sweep":
             base = _entries("selectors", {"selectors": ["d2ace"], **table})
@@ -222,6 +242,11 @@ class _Study:
     def _selector(self, entry: Any) -> Method:
         entry = _table("selectors", entry, ["name", "label", "options"])
         return Method(entry["name"], entry.get("options", {}), entry.get("label"))
+
+
+def _only_warms_up(config: Mapping[str, Any]) -> bool:
+    """Whether a method has no epoch of its own, so that it is Random by another name."""
+    return config["selector"] != "random" and config["warmup"] >= config["epochs"]
 
 
 def _refuse_mismatch(config: Mapping[str, Any]) -> None:
@@ -238,9 +263,11 @@ def _entries(axis: str, table: Mapping[str, Any]) -> list[Any]:
     if entries is None and axis == "selectors":
         return list(SELECTORS)
     if not isinstance(entries, list) or not entries:
-        examples = {"datasets": '["emotions"]', "models": f'["{next(iter(MODELS))}"]'}
-        like = examples.get(axis, '["random", "d2ace"]')
-        raise UserError(f"{axis} must be a list such as {like}, got {entries!r}")
+        first = {"datasets": "emotions", "models": next(iter(MODELS))}.get(axis, "d2ace")
+        got = "there are none" if entries is None else f"got {entries!r}"
+        raise UserError(
+            f'{axis} must be a list such as ["{first}"] (typed: --{axis} {first}), but {got}'
+        )
     return entries
 
 

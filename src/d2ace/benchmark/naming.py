@@ -1,4 +1,4 @@
-"""Datasets as tables show them: two files of the same name are two datasets."""
+"""Names in tables: of files with the same name, and of versions of a method."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from .specs import data_place
+from .specs import canonical, data_place, work_of
+from .store import StoredRun
 
 
 class Shown(Protocol):
@@ -47,6 +48,41 @@ def tell_apart(*groups: Iterable[Shown]) -> dict[str, str]:
         for group in groups
         for run in group
     }
+
+
+def versions(runs: Iterable[StoredRun]) -> list[str]:
+    """The methods of runs, with what tells versions of one name apart: "Mine [9f86d081]".
+
+    A selector's file that was edited, or another option under the same label, makes another method
+    of it: their runs must not be averaged.
+    """
+    runs = list(runs)
+    works = [work_of(run.config) for run in runs]
+    alike: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for run, work in zip(runs, works, strict=True):
+        alike.setdefault((run.study, run.method), []).append(work)
+    varied = {where: _varied(found) for where, found in alike.items()}
+    names = []
+    for run, work in zip(runs, works, strict=True):
+        parts = _version(work)
+        words = [parts[key] for key in varied[run.study, run.method] if key in parts]
+        names.append(f"{run.method} [{', '.join(words)}]" if words else run.method)
+    return names
+
+
+def _version(work: Mapping[str, Any]) -> dict[str, str]:
+    """What a method is -> as shown."""
+    parts = {"": str(work["selector"])}
+    if work["selector_source"]:
+        parts["source"] = work["selector_source"][:8]
+    options = work["selector_options"].items()
+    return parts | {f"option {key}": f"{key}={canonical(value)}" for key, value in options}
+
+
+def _varied(works: Iterable[Mapping[str, Any]]) -> list[str]:
+    seen = {canonical(_version(work)): _version(work) for work in works}
+    keys = dict.fromkeys(key for parts in seen.values() for key in parts)
+    return [key for key in keys if len({parts.get(key) for parts in seen.values()}) > 1]
 
 
 def _identity(config: Mapping[str, Any]) -> str:

@@ -89,15 +89,18 @@ def run_grid(
         store.link(spec for alike in work.labels.values() for spec in alike)
         _sweep(store, work.stored)
         if work.pending:
-            _Work(store, work, view, summary, keep).do(make_engine)
+            _Work(store, work, view, summary, keep=keep, retry=retry).do(make_engine)
         return summary
 
 
 class _Work:
     """The loop that keeps an engine busy."""
 
-    def __init__(self, store: Store, work: Plan, view: View, summary: Summary, keep: bool) -> None:
-        self.store, self.view, self.summary, self.keep = store, view, summary, keep
+    def __init__(
+        self, store: Store, work: Plan, view: View, summary: Summary, *, keep: bool, retry: bool
+    ) -> None:
+        self.store, self.view, self.summary = store, view, summary
+        self.keep, self.retry = keep, retry
         self.labels = work.labels
         self.waiting = list(reversed(work.pending))
         self.running: dict[str, RunSpec] = {}
@@ -120,6 +123,9 @@ class _Work:
             try:
                 left = outcome(self._folder(spec))
             except RunError as error:
+                if self.retry:  # it was told of before, and is to be made anew
+                    shutil.rmtree(self._folder(spec))
+                    continue
                 self.waiting.remove(spec)
                 self._handle(Event(spec, "failed", error=str(error)))
                 continue

@@ -22,8 +22,11 @@ def scores(
     methods, means = comparison.methods, comparison.means(metric)
     rows: list[list[Cell]] = []
     data: list[dict[str, Value]] = []
+    unmarked = False
     for dataset in comparison.datasets:
-        places = _places(means[dataset], METRICS[metric].higher_is_better)
+        fair = comparison.fair(metric, dataset)
+        places = _places(means[dataset], METRICS[metric].higher_is_better) if fair else {}
+        unmarked = unmarked or not fair
         most = max(comparison.values(metric, dataset, method).size for method in methods)
         beside = Beside(published, comparison, metric, dataset)
         row = [Cell(dataset, dataset, note=beside.note)]
@@ -42,13 +45,13 @@ def scores(
                 continue
             mean = float(values.mean())
             deviation = float(values.std(ddof=1)) if values.size > 1 else None
-            place = places[method]
+            place = places.get(method)
             row.append(
                 Cell(
                     f"{mean:.4f}",
                     mean,
                     spread="" if deviation is None else f"±{deviation:.4f}",
-                    place=int(place) if place <= 3 else 0,
+                    place=place if place is not None and place <= 3 else 0,
                     note="\n".join(notes),
                 )
             )
@@ -70,7 +73,8 @@ def scores(
         title=f"{METRICS[metric].title}, {comparison.heading}",
         caption=(
             f"{title(metric)}: mean ± standard deviation on the test folds, over "
-            f"{comparison.spread()}. 1, 2 and 3 mark the best three of a row."
+            f"{comparison.spread()}. 1, 2 and 3 mark the best three of a row"
+            + (", unless its methods have different folds or seeds." if unmarked else ".")
             + (" “paper” is the published score." if _any_published(rows) else "")
             + ("" if not _any_left_out(rows) else f" {LEFT_OUT}")
         ),

@@ -287,6 +287,7 @@ class Store:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield self._connection
+            self._connection.execute("COMMIT")  # where a disk is found to be full
         except BaseException as error:
             if self._connection.in_transaction:  # a full disk has ended it already
                 self._connection.execute("ROLLBACK")
@@ -296,7 +297,6 @@ class Store:
                     "again: what was stored before is still there"
                 ) from error
             raise
-        self._connection.execute("COMMIT")
 
     def close(self) -> None:
         """Close the file; harmless the second time."""

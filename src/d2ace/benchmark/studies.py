@@ -80,6 +80,8 @@ _MIX = ("p_start", "p_end")
 
 def ablation(variants: Sequence[str] = tuple(ABLATION)) -> list[Method]:
     """D2ACE and its variants of the ablation study, labelled A to K."""
+    if not isinstance(variants, Sequence) or isinstance(variants, str) or not variants:
+        raise UserError(f'variants must be a list such as ["A", "H"], got {variants!r}')
     for variant in variants:
         if variant not in ABLATION:
             known = ", ".join(f"{letter} ({what})" for letter, (what, _) in ABLATION.items())
@@ -120,10 +122,12 @@ def parse_vary(word: str) -> dict[str, list[Any]]:
 
 
 def parse_value(text: str) -> Any:
-    """A value as typed: a number, true or false, a pair a/b, or else a word."""
+    """A value as typed: a number, true or false, numbers a/b, or else a word."""
     text = text.strip()
     if "/" in text:
-        return [parse_value(part) for part in text.split("/")]
+        parts = [parse_value(part) for part in text.split("/")]
+        numbers = all(isinstance(part, int | float) for part in parts)
+        return parts if numbers else text  # which may be a path
     for kind in (int, float):
         try:
             return kind(text)

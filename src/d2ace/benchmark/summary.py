@@ -63,7 +63,7 @@ def sentences(finding: Finding) -> list[str]:
         f"{over}." + _ranks_of_others(ranks, best)
     ]
     said.append(_gain(finding))
-    if BASELINE in ranks and best != BASELINE:
+    if BASELINE in finding.verdicts.holm:  # no variant of Random is tested against it
         said.append(_test(finding))
     said.append(_friedman(finding.verdicts))
     said.append(_candidate(finding))
@@ -106,8 +106,7 @@ def glance(name: str, found: list[Finding]) -> Table:
     rows = []
     for finding in found:
         verdicts, gain = finding.verdicts, finding.gain
-        tested = BASELINE in verdicts.tests
-        p = verdicts.holm[BASELINE] if tested else None
+        p = verdicts.holm.get(BASELINE)
         candidate = verdicts.average_ranks.get(CANDIDATE)
         rows.append(
             [

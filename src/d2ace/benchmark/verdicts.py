@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from d2ace import evaluation
 from d2ace.evaluation import METRICS
 
-from .frames import CANDIDATE, Comparison, Scores
+from .frames import CANDIDATE, DIGITS, Comparison, Scores
 from .style import base_of
 
 LEVEL = 0.05
@@ -81,7 +81,12 @@ def judge(comparison: Comparison, metric: str, reference: str | None = None) -> 
         reference = CANDIDATE if CANDIDATE in ranks else best
     tests: dict[str, evaluation.Comparison] = {}
     if len(methods) > 1 and reference in ranks:
-        found = evaluation.wilcoxon(table, reference=reference, higher_is_better=higher)
+        # In whole units of the last digit: differences of decimals are never quite equal.
+        units = {
+            dataset: {method: float(round(score * 10**DIGITS)) for method, score in row.items()}
+            for dataset, row in table.items()
+        }
+        found = evaluation.wilcoxon(units, reference=reference, higher_is_better=higher)
         tests = {str(method): one for method, one in found.items()}
     # A preset of the reference itself is shown but no rival that the others' p must pay for.
     adjusted = evaluation.holm(
