@@ -79,6 +79,12 @@ def as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
         raise ValueError(f"{name} must be an array; its rows differ in length or kind.") from None
 
 
+def refuse_dtype(expected: str, dtype: np.dtype[Any]) -> NoReturn:
+    """Say which dtype came instead; pandas' nullable columns come as objects."""
+    remedy = "; of a DataFrame, pass .to_numpy(dtype=float)" if dtype.kind == "O" else ""
+    raise TypeError(f"{expected}, got dtype {dtype}{remedy}.")
+
+
 def csr(tensor: Tensor) -> sp.csr_array:
     """A sparse tensor of any layout."""
     coo = tensor.to_sparse_coo().coalesce()
@@ -104,7 +110,7 @@ def real_matrix(name: str, value: Any, *, empty: bool = False) -> Any:
             f"{name} must be a matrix [instances, labels]{least}, got shape {tuple(value.shape)}."
         )
     if value.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
+        refuse_dtype(f"{name} must hold real numbers", value.dtype)
     return value
 
 

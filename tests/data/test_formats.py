@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse as sp
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,6 +63,35 @@ def test_any_names_are_kept(names: list[str]) -> None:
         path = Path(folder) / "set.npz"
         save(sample(False, tuple(names)), path)
         assert load(path).feature_names == tuple(names)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"X": np.ones((6, 2))}, "mine has 6 rows in X and 5 in Y; give the labels of the same"),
+        ({"X": np.ones((4, 2))}, "mine has 4 rows in X and 5 in Y"),
+        ({"feature_names": ("a",)}, "mine has 1 feature names for 2 columns of X; give one for"),
+        ({"label_names": tuple("abcd")}, "mine has 4 label names for 3 columns of Y"),
+        ({"X": pd.DataFrame({"format": [1.0] * 5, "b": 0.0})}, r"X is a DataFrame; .*X\.to_numpy"),
+        ({"Y": pd.DataFrame(np.ones((5, 3)))}, r"Y is a DataFrame; give a NumPy .*Y\.to_numpy"),
+        ({"X": torch.ones(5, 2)}, r"X is a Tensor; give a NumPy array .* such as X\.numpy\(\)"),
+        ({"Y": sp.coo_matrix(np.ones((5, 3)))}, r"Y is a coo_matrix; .* such as Y\.tocsr\(\)"),
+        ({"X": [[1.0, 2.0]] * 5}, "X is a list; give a NumPy array or a SciPy CSR matrix$"),
+        ({"Y": np.ones(5)}, "Y is 1-dimensional float64; a two-dimensional table of numbers"),
+        ({"X": np.full((5, 2), "a")}, "X is 2-dimensional <U1; a two-dimensional table"),
+    ],
+)
+def test_arrays_that_make_no_dataset_are_told(changes: dict[str, Any], sentence: str) -> None:
+    fitting = {
+        "name": "mine",
+        "X": np.ones((5, 2)),
+        "Y": np.ones((5, 3)),
+        "feature_names": ("a", "b"),
+        "label_names": ("x", "y", "z"),
+    }
+    MultiLabelData(**fitting)
+    with pytest.raises(DataError, match=sentence):
+        MultiLabelData(**(fitting | changes))
 
 
 def test_saved_files_hold_no_pickle(tmp_path: Path) -> None:

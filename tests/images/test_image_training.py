@@ -250,7 +250,7 @@ def test_a_broken_image_is_named_in_one_sentence(
         image_run(root, workers=workers)
     assert "\n" not in str(error.value)
     with pytest.warns(d2ace.data.DataWarning, match="1 of 72"):
-        result = image_run(root, workers=workers, on_broken="skip", epochs=1)
+        result = image_run(root, workers=workers, on_broken="skip", epochs=1, warmup=0)
     assert result.dataset["train"] + result.dataset["validation"] == 47
 
 

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,45 @@ def test_weights_and_a_loss_of_ones_own_are_told(tmp_path):
     )
     with pytest.raises(UserError, match="which compute_loss_func and label_smoothing_factor"):
         trainer.train()
+
+
+def test_weights_and_a_compute_loss_below_the_mixin_are_told(tmp_path):
+    class Focal(Trainer):
+        def compute_loss(self, *args, **options):
+            loss, outputs = super().compute_loss(*args, **(options | {"return_outputs": True}))
+            return loss**2, outputs
+
+    class Mine(SelectionMixin, Focal):
+        pass
+
+    trainer = Mine(
+        make_model(),
+        make_arguments(tmp_path),
+        train_dataset=data(),
+        selector=make_selector("balance", warmup=0),
+    )
+    with pytest.raises(UserError, match=r"which Focal\.compute_loss replaces; leave it out"):
+        trainer.train()
+
+
+def rows_with(change: Callable[[torch.Tensor], torch.Tensor]) -> list[dict[str, Any]]:
+    """The training rows with other labels."""
+    return [dict(row) | {"labels": change(row["labels"])} for row in data()]
+
+
+def test_labels_that_are_not_the_selectors_are_told(tmp_path):
+    trainer = make_trainer(tmp_path)
+    trainer.train_dataset = rows_with(lambda labels: 1 - labels)
+    sentence = r"Row \d+ of train_dataset has other labels .*the dataset's own labels, in its order"
+    with pytest.raises(UserError, match=sentence):
+        trainer.train()
+
+
+def test_labels_that_are_neither_0_nor_1_are_not_compared(tmp_path):
+    trainer = make_trainer(tmp_path)
+    trainer.train_dataset = rows_with(lambda labels: 0.9 - 0.8 * labels)
+    trainer.train()
+    assert len(trainer.drawn) == EPOCHS * STEPS
 
 
 def test_a_checkpoint_without_a_selector_is_told(tmp_path):

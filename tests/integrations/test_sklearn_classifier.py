@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
@@ -143,6 +144,17 @@ def test_stopping_early_keeps_the_best_epoch(table):
     assert lower.best_iter_ == int(np.argmin(scores)) + 1
 
 
+def test_a_monitor_that_cannot_be_scored_is_refused(table):
+    X, _ = table
+    rare = np.zeros((40, 2), dtype=int)
+    rare[0, 0] = rare[1, 1] = 1  # too few for the validation rows to have any
+    sentence = r"macro_auc is undefined on the 4 .* another monitor or a larger validation_fraction"
+    with pytest.raises(UserError, match=sentence):
+        small(early_stopping=True, random_state=1).fit(X[:40], rare)
+    other = small(early_stopping=True, monitor="hamming_loss", random_state=1).fit(X[:40], rare)
+    assert all(0 <= entry["hamming_loss"] < 1 for entry in other.history_)
+
+
 def test_the_same_seed_gives_the_same_weights(table):
     X, Y = table
     torch.manual_seed(1)
@@ -193,6 +205,17 @@ def test_one_binary_target(table):
     assert column.predict_proba(X).shape == (240, 1)
 
 
+def test_a_column_of_two_words_is_one_binary_target(table):
+    X, Y = table
+    words = pd.DataFrame({"answer": np.where(Y[:, 0] == 1, "y", "n")})
+    with pytest.warns(DataConversionWarning, match="1d array was expected"):
+        classifier = small().fit(X, words)
+    flat = small().fit(X, words["answer"])
+    assert list(classifier.classes_) == ["n", "y"]
+    assert not hasattr(classifier, "label_names_")
+    np.testing.assert_array_equal(classifier.predict_proba(X), flat.predict_proba(X))
+
+
 def test_a_bar_on_request(table, capsys):
     X, Y = table
     small(verbose=True).fit(X, Y)
@@ -224,6 +247,10 @@ def test_labels_that_do_not_fit_are_told(table):
     X, Y = table
     with pytest.raises(UserError, match="zeros and ones"):
         small().fit(X, Y * 256 + 1)
+    signs = np.ones_like(Y)
+    signs[0, 2] = -1
+    with pytest.raises(UserError, match=r"y\[0, 2\] is -1, but labels must be 0 or 1"):
+        small().fit(X, signs)
     with pytest.raises(UserError, match="Only binary classification is supported"):
         small().fit(X, np.arange(240) % 3)
     with pytest.raises(UserError, match="rows of one class only"):

@@ -18,7 +18,7 @@ from lightning_parts import (
     make_selector,
     make_trainer,
 )
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 import d2ace
 from d2ace.errors import UserError
@@ -88,6 +88,25 @@ def test_batches_cut_otherwise_are_told():
     short = d2ace.IndexedDataset(TensorDataset(*(column[:20] for column in data())))
     told = refused(selector, DataLoader(short, batch_sampler=selector))
     assert f"has 20 rows, but the selector was made for {N}" in told
+
+
+def test_batches_taken_for_rows_are_told():
+    selector = make_selector()
+    for options in ({}, {"batch_size": BATCH}):
+        for sampler in (selector, DistributedSelector(selector)):
+            told = refused(selector, DataLoader(rows(), sampler=sampler, **options))
+            assert "takes whole batches for rows" in told
+            assert f"sampler=selector.sampler and batch_size={BATCH}" in told
+
+
+def test_numbers_of_other_rows_are_told():
+    selector, order = make_selector(), list(range(N))[::-1]
+    other = Subset(rows(), order)
+    for dataset in (other, Subset(other, order)):
+        told = refused(selector, DataLoader(dataset, batch_sampler=selector))
+        assert "make it IndexedDataset(Subset(dataset, rows))" in told
+    right = d2ace.IndexedDataset(Subset(TensorDataset(*data()), order))
+    selector.verify(DataLoader(right, batch_sampler=selector))
 
 
 def test_wrappers_for_processes_are_named(tmp_path):

@@ -98,8 +98,41 @@ class ByPosition(Loss):
         return {"score": self.memory.score * torch.arange(self.n)}
 
 
+class FirstLabel(Loss):
+    """Looks at the label in the first column alone."""
+
+    def update(self, index, probs):
+        self.memory.score[index] = probs[:, 0].double()
+
+
+class Nameless(Loss):
+    """Did not say what it is called."""
+
+    name = ""
+
+
+class Noisy(Loss):
+    """Adds random numbers of its own to the rows' scores, by seed and epoch."""
+
+    def distribution(self, epoch):
+        own = torch.Generator().manual_seed(1000 * self.seed + epoch)
+        score = self.memory.score + torch.rand(self.n, generator=own, dtype=torch.float64)
+        return torch.softmax(score, dim=0)
+
+
+class NoisyAndSays(Noisy):
+    draws_by_position = True
+
+
 def test_a_sound_selector_passes():
     testing.check_selector(Loss)
+    testing.check_selector(NoisyAndSays)
+
+
+@pytest.mark.parametrize("wrong", ["d2ace", Loss(torch.ones(4, 2)), torch.nn.Linear])
+def test_what_is_no_class_of_selectors_is_told(wrong):
+    with pytest.raises(TypeError, match=r"needs a subclass of d2ace\.Selector, got .* the class"):
+        testing.check_selector(wrong)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +155,20 @@ def test_what_the_checks_decide_is_refused(option):
 
 
 @pytest.mark.parametrize(
-    "broken", [Forgetful, Global, Peeking, Broadcasting, Zero, Waiting, ByPosition]
+    ("broken", "check"),
+    [
+        (Forgetful, ""),
+        (Global, ""),
+        (Peeking, ""),
+        (Broadcasting, ""),
+        (Zero, ""),
+        (Waiting, ""),
+        (ByPosition, ""),
+        (FirstLabel, "label_order_does_not_matter"),
+        (Nameless, "the_name_is_not_empty"),
+        (Noisy, "row_order_does_not_matter"),
+    ],
 )
-def test_a_broken_selector_is_caught(broken):
-    with pytest.raises(AssertionError, match=f"{broken.__name__} fails "):
+def test_a_broken_selector_is_caught(broken, check):
+    with pytest.raises(AssertionError, match=f"{broken.__name__} fails {check}"):
         testing.check_selector(broken)

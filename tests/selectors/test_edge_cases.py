@@ -254,6 +254,7 @@ class TestProbabilities:
         assert not selector.weights["hardness"].any()
         uniform(selector)
 
+    @pytest.mark.filterwarnings("ignore:All 3 epochs of .* are warm-up")
     @pytest.mark.parametrize("name", ALL)
     def test_no_selective_epoch(self, name):
         selector = make(name, epochs=3, warmup=3)

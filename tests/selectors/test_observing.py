@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import d2ace
+from d2ace.models.base import ModelOutput
 from d2ace.selectors import staging
 
 NAMES = list(d2ace.SELECTORS)
@@ -94,6 +96,10 @@ def test_half_precision_logits_are_widened_first(dtype):
         (sp.csr_array([[0, 3]]), r"labels\[0, 1\] is 3"),
         (torch.tensor([[0, 7]]).to_sparse(), r"labels\[0, 1\] is 7"),
         ([["a", "b"]], "labels must hold real numbers"),
+        (
+            pd.DataFrame({"sun": [1, 0], "sea": [0, 1]}, dtype="Int64"),
+            r"got dtype object; of a DataFrame, pass \.to_numpy\(dtype=float\)",
+        ),
     ],
 )
 def test_bad_labels_are_named(labels, message):
@@ -109,11 +115,50 @@ def test_bad_labels_are_named(labels, message):
         ([[np.nan], [1.0]], "features hold NaN or infinite values"),
         (sp.csr_array([[np.inf], [1.0]]), "features hold NaN or infinite values"),
         ([["a"], ["b"]], "features must be numbers"),
+        (
+            pd.DataFrame({"x": [0.5, 1.0], "y": 2.0}, dtype="Float64"),
+            r"got dtype object; of a DataFrame, pass \.to_numpy\(dtype=float\)",
+        ),
     ],
 )
 def test_bad_features_are_named(features, message):
     with pytest.raises((ValueError, TypeError), match=message):
         d2ace.D2ACE([[1], [0]], features)
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (ModelOutput(torch.zeros(2, 1)), r"got ModelOutput; pass output\.logits\."),
+        ({"logits": torch.zeros(2, 1)}, r"got dict; pass output\['logits'\]\."),
+    ],
+)
+def test_a_whole_output_of_a_model_is_told(output, message):
+    selector = d2ace.D2ACE([[1], [0]])
+    with pytest.raises(TypeError, match=rf"^logits must be a tensor or array \[b, q\], {message}"):
+        selector.observe([0, 1], logits=output)
+    with pytest.raises(TypeError, match=r"^probs must be .* pass the probabilities, or logits="):
+        selector.observe([0, 1], probs=output)
+
+
+def test_a_row_that_is_not_there_is_told_with_the_remedy():
+    selector = d2ace.D2ACE([[1], [0]])
+    with pytest.raises(ValueError, match=r"holds 9, .* 0 to 1; .* places in the labels"):
+        selector.observe([0, 9], logits=torch.zeros(2, 1))
+
+
+def test_weights_without_a_name_are_told():
+    class Bare(d2ace.Selector):
+        name = "bare"
+
+        def instance_weights(self):
+            return torch.ones(self.n)
+
+    selector = Bare([[1], [0]], warmup=0)
+    with pytest.raises(TypeError, match=r"Bare\.instance_weights must return .* got Tensor;"):
+        list(selector)
+    with pytest.raises(TypeError, match=r"Bare\.instance_weights must return"):
+        _ = selector.weights
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from d2ace.selectors.balance import pair_keys, selective_mask
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import oracle
 
+# what is drawn may be warm-up alone
+pytestmark = pytest.mark.filterwarnings("ignore:All .* epochs of .* are warm-up")
 FRACTIONS = st.sampled_from([0.0, 0.3, 0.5, 1.0])
 OPTIONS: dict[str, dict[str, Any]] = {
     "random": {},

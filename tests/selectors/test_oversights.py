@@ -60,6 +60,23 @@ def test_a_whole_loop_is_not_warned(name, preset):
         epoch(selector)
 
 
+@pytest.mark.parametrize("name", [*LEARN, "balance"])
+def test_nothing_but_warm_up_is_told_once(name):
+    selector = d2ace.make_selector(name, Y, batch_size=8, epochs=5)
+    with pytest.warns(UserWarning, match=r"All 5 epochs of .* are warm-up \(warmup=10\)") as told:
+        epoch(selector)
+    assert [one.filename for one in told] == [__file__]
+    epoch(selector)
+
+
+def test_who_never_selects_may_have_any_warm_up():
+    for selector in (
+        d2ace.Random(Y, batch_size=8, epochs=5),
+        d2ace.Balance(Y, batch_size=8, epochs=5, preset="reference"),
+    ):
+        epoch(selector)
+
+
 def test_a_run_that_goes_on_is_believed():
     first, second = make("d2ace"), make("d2ace")
     for _ in range(3):

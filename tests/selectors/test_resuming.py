@@ -248,6 +248,20 @@ def test_a_state_of_another_method_is_refused_by_name():
         make("d2ace").load_state_dict(d2ace.D2ACE(Y, X, batch_size=BATCH, window=9).state_dict())
 
 
+def test_a_nameless_method_is_known_by_its_class():
+    class Mine(d2ace.Selector):
+        pass
+
+    class Yours(d2ace.Selector):
+        pass
+
+    state = Mine(Y, batch_size=BATCH).state_dict()
+    with pytest.raises(ValueError, match=r"method 'Mine', but this one has 'Yours'"):
+        Yours(Y, batch_size=BATCH).load_state_dict(state)
+    Mine(Y, batch_size=BATCH).load_state_dict(state)
+    Mine(Y, batch_size=BATCH).load_state_dict({**state, "method": ""})  # of an earlier version
+
+
 def test_a_state_of_other_labels_is_refused():
     other = d2ace.D2ACE(1 - Y, X, batch_size=BATCH)
     with pytest.raises(ValueError, match=r"saved with labels 'checksum [0-9a-f]{8}', but this one"):

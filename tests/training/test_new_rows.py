@@ -32,7 +32,7 @@ def named(table: MultiLabelData) -> MultiLabelData:
 @pytest.fixture(scope="module")
 def run(named: MultiLabelData, tmp_path_factory: pytest.TempPathFactory) -> SavedRun:
     folder = tmp_path_factory.mktemp("run")
-    small_run(named, out=folder, epochs=2)
+    small_run(named, out=folder, epochs=2, warmup=1)
     return load_run(folder)
 
 

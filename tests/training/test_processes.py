@@ -165,8 +165,8 @@ def test_weights_of_labels_train(table: MultiLabelData, tmp_path: Path) -> None:
         "        return torch.linspace(0.5, 1.5, self.q).unsqueeze(0)\n"
     )
     selector = f"{tmp_path / 'labels.py'}:Labels"
-    weighed = small_run(table, selector=selector, epochs=2)
-    plain = small_run(table, selector="random", epochs=2)
+    weighed = small_run(table, selector=selector, epochs=2, warmup=1)
+    plain = small_run(table, selector="random", epochs=2, warmup=1)
     assert weighed.history[0]["train_loss"] != plain.history[0]["train_loss"]
 
 

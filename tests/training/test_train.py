@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
-from smallrun import small_run, without_times
+from smallrun import SMALL, small_run, without_times
 
 import d2ace
 from d2ace.data import MultiLabelData, Scaler, folds, load, make_multilabel, prepare
@@ -133,7 +135,8 @@ def test_a_run_leaves_randomness_and_threads_alone(table: MultiLabelData) -> Non
 
 
 def test_seeds_differ(table: MultiLabelData) -> None:
-    assert small_run(table, epochs=2).test != small_run(table, epochs=2, seed=1).test
+    one, other = (small_run(table, epochs=2, warmup=1, seed=seed) for seed in (0, 1))
+    assert one.test != other.test
 
 
 def test_learning_rate_rises_linearly_then_stays(table: MultiLabelData) -> None:
@@ -294,6 +297,11 @@ def test_outlier_score_is_the_disagreement_of_five_neighbours() -> None:
         ({"epochs": True}, "epochs is True"),
         ({"learning_rate": -1.0}, "learning_rate is -1.0; it must lie between 0.0 and inf"),
         ({"validation": 1.0}, "validation is 1.0; it must lie between 0.0 and 1.0"),
+        ({"learning_rate": "0.1"}, "learning_rate is '0.1'; it must be a number"),
+        ({"repair": "no"}, "repair is 'no'; it must be True or False"),
+        ({"record": 0}, "record is 0; it must be True or False"),
+        ({"epoch_loss": "false"}, "epoch_loss is 'false'; it must be True or False"),
+        ({"cache_features": 0}, "cache_features is 0; it must be True or False"),
         ({"monitor": "macro_uac"}, r"monitor is 'macro_uac'.*did you mean 'macro_auc'"),
         ({"epochz": 3}, r"There is no setting 'epochz'.*did you mean 'epochs'"),
         ({"model": "clip"}, r"model is 'clip'.*did you mean 'clif'"),
@@ -319,6 +327,54 @@ def test_what_is_asked_wrongly_is_named(
 ) -> None:
     with pytest.raises(UserError, match=sentence):
         small_run(table, **settings)
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("raise ValueError('boom')", r"own\.py could not be imported \(ValueError: boom\); mend"),
+        ("import nowhere_at_all", r"own\.py could not .*ModuleNotFoundError: .*nowhere_at_all"),
+        ("class Mine(", r"own\.py could not be imported \(SyntaxError: .*\); mend the file\."),
+        ("open('nowhere.csv')", r"own\.py could not be imported \(FileNotFoundError: "),
+    ],
+)
+def test_a_selector_file_that_fails_is_told(tmp_path: Path, source: str, sentence: str) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(source + "\n")
+    with pytest.raises(UserError, match=sentence):
+        RunConfig(data="digits", selector=f"{file}:Mine")
+
+
+def test_a_selector_module_is_missing_only_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "needs_another.py").write_text("import nowhere_at_all\n")
+    with pytest.raises(UserError, match=r"needs_another could not be imported \(ModuleNotFound"):
+        RunConfig(data="digits", selector="needs_another:Mine")
+    for name in ("nowhere.at.all:Mine", "json.nothing:Mine", ":Mine", ".here:Mine"):
+        with pytest.raises(UserError, match=rf"{re.escape(repr(name))} cannot be found"):
+            RunConfig(data="digits", selector=name)
+
+
+@pytest.mark.parametrize(
+    "data", [(np.zeros((4, 2)), np.ones((4, 2))), pd.DataFrame({"name": [1.0, 2.0]})]
+)
+def test_data_of_another_kind_is_told(data: Any) -> None:
+    with pytest.raises(UserError, match=r"give a name, a path or a d2ace\.data\.MultiLabelData"):
+        d2ace.train(data)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    config = RunConfig(data="digits", learning_rate=np.float32(0.5), validation=np.float64(0.25))
+    assert config.key == RunConfig(data="digits", learning_rate=0.5, validation=0.25).key
+
+
+def test_nothing_but_warm_up_is_told_once(table: MultiLabelData) -> None:
+    with pytest.warns(UserWarning, match=r"All 2 epochs are warm-up \(warmup=10\)") as told:
+        d2ace.train(table, **(SMALL | {"epochs": 2, "warmup": 10}))
+    assert [one.filename for one in told] == [__file__]
+    small_run(table, selector="random", epochs=2, warmup=10)
 
 
 def test_tuning_chooses_on_validation(

@@ -125,6 +125,15 @@ def test_predictions_as_csv(
     assert list(csv.reader(io.StringIO((tmp_path / "p.csv").read_text()))) == rows
 
 
+def test_nothing_but_warm_up_is_told_once(
+    capsys: pytest.CaptureFixture[str], table_file: Path
+) -> None:
+    code, _, err = run(capsys, "train", str(table_file), *FAST, "--epochs", "1", "--warmup", "1")
+    assert code == 0
+    assert err.count("warm-up") == 2  # both in one sentence
+    assert "All 1 epochs are warm-up (warmup=1), so d2ace draws at random" in err
+
+
 def test_event_files(capsys: pytest.CaptureFixture[str], table_file: Path, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

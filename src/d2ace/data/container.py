@@ -38,6 +38,22 @@ class MultiLabelData:
     label_names: tuple[str, ...]
     missing: Missing | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        """Check what costs nothing: kinds, shapes and numbers of names."""
+        for key, names in (("X", self.feature_names), ("Y", self.label_names)):
+            table, what = getattr(self, key), "feature" if key == "X" else "label"
+            _refuse_other_tables(key, table)
+            if len(names) != table.shape[1]:
+                raise DataError(
+                    f"{self.name} has {len(names)} {what} names for {table.shape[1]} columns of "
+                    f"{key}; give one for each"
+                )
+        if self.X.shape[0] != self.Y.shape[0]:
+            raise DataError(
+                f"{self.name} has {self.X.shape[0]} rows in X and {self.Y.shape[0]} in Y; give the "
+                "labels of the same rows"
+            )
+
     @property
     def n(self) -> int:
         """Number of rows."""
@@ -62,6 +78,24 @@ class MultiLabelData:
         """Name, sizes and storage on one line."""
         storage = "sparse" if sp.issparse(self.X) else "dense"
         return f"MultiLabelData({self.name!r}, n={self.n}, d={self.d}, q={self.q}, X {storage})"
+
+
+def _refuse_other_tables(key: str, table: Any) -> None:
+    """Rows are taken by number, which DataFrames, tensors and COO matrices understand otherwise."""
+    if not isinstance(table, np.ndarray) and not (
+        sp.issparse(table) and table.format in ("csr", "csc")
+    ):
+        remedies = {"to_numpy": ".to_numpy(dtype=...)", "tocsr": ".tocsr()", "numpy": ".numpy()"}
+        remedy = next((word for name, word in remedies.items() if hasattr(table, name)), "")
+        raise DataError(
+            f"{key} is a {type(table).__name__}; give a NumPy array or a SciPy CSR matrix"
+            + (f", such as {key}{remedy}" if remedy else "")
+        )
+    if table.ndim != 2 or table.dtype.kind not in "biuf":
+        raise DataError(
+            f"{key} is {table.ndim}-dimensional {table.dtype}; a two-dimensional table of numbers "
+            "is needed"
+        )
 
 
 def unlabelled(

@@ -13,6 +13,7 @@ def warn_of_schedule(selector: Selector, epochs: float | None) -> None:
     if isinstance(selector, Random) or epochs is None or epochs <= 0:
         return
     trained = math.ceil(epochs)
+    selector._oversights.knows_warm_up = True  # said here, by what is trained
     if selector.warmup >= trained:
         warnings.warn(
             f"Training ends with epoch {trained}, within the selector's warm-up "

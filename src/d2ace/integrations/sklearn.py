@@ -30,9 +30,15 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+    from sklearn.utils.validation import (
+        _check_sample_weight,
+        check_is_fitted,
+        column_or_1d,
+        validate_data,
+    )
 
     from d2ace.training.config import IMAGE_MODELS, RunConfig
+    from d2ace.training.loop import refuse_undefined_monitor
     from d2ace.training.problem import Rows, Split
     from d2ace.training.processes import make_fabric
     from d2ace.training.steps import Training
@@ -216,24 +222,32 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             model_options=self.model_options or {},
             selector_options=self.selector_options or {},
             seed=seed,
-            epochs=_plain(self.epochs),
-            batch_size=_plain(self.batch_size),
-            warmup=_plain(self.warmup),
-            learning_rate=_plain(self.learning_rate),
-            weight_decay=_plain(self.weight_decay),
-            validation=_plain(self.validation_fraction),
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            warmup=self.warmup,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            validation=self.validation_fraction,
             monitor=self.monitor,
         )
 
     def _targets(self, y: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
         """The labels as zeros and ones [n, q], and ``classes_``."""
         check_classification_targets(y)
+        right = (y == 0) | (y == 1)
         self._binary = y.ndim == 1
-        if not self._binary and bool(((y == 0) | (y == 1)).all()):
+        if not self._binary and right.all():
             self.classes_ = np.arange(y.shape[1])
             return y.astype(np.uint8)
+        if not self._binary and y.shape[1] > 1:
+            row, column = np.argwhere(~right)[0]
+            raise UserError(
+                f"y[{row}, {column}] is {y[row, column]}, but labels must be 0 or 1; {_GIVE}"
+            )
+        y = column_or_1d(y, warn=not self._binary)
+        self._binary = True
         kind = type_of_target(y, input_name="y")
-        if not self._binary or kind != "binary":
+        if kind != "binary":
             raise UserError(
                 "Only binary classification is supported. The type of the target is "
                 f"{kind}; {_GIVE}"
@@ -261,6 +275,9 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         held_out = rows[:0]
         if self.early_stopping:
             rows, held_out = validation_split(Y, share=config.validation, seed=config.seed)
+            refuse_undefined_monitor(
+                config.monitor, Y[held_out], of="", share="validation_fraction"
+            )
         Y = Y.astype(np.float32)
         train = Split(X[rows], Y[rows], rows)
         fabric = make_fabric(1, self.device, config.precision)
@@ -269,6 +286,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             training = Training(config, train, fabric, None if weight is None else weight[rows])
             warn_of_schedule(training.shared.selector, config.epochs)
             validation = training.placed(Split(X[held_out], Y[held_out], held_out))
+            sign = 1 if METRICS[config.monitor].higher_is_better else -1
             best, weights, self.history_ = -math.inf, None, []
             while not training.finished:
                 for _ in training.train_epoch():
@@ -276,8 +294,9 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 entry: dict[str, Any] = {"epoch": training.epoch, "train_loss": training.share()}
                 self.history_.append(entry)
                 if self.early_stopping:
-                    score = _score(config.monitor, Y[held_out], training.predict(validation))
-                    entry[config.monitor] = abs(score)
+                    outcome = evaluate(Y[held_out], training.predict(validation).numpy())
+                    entry[config.monitor] = outcome.values[config.monitor]
+                    score = entry[config.monitor] * sign
                     if weights is None or score > best:
                         best, self.best_iter_ = score, training.epoch
                         weights = _copied(training.model)
@@ -304,11 +323,6 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return torch.cat(pieces).numpy()
 
 
-def _plain(value: Any) -> Any:
-    """A number of NumPy's, which searches draw, as one of Python's."""
-    return value.item() if isinstance(value, np.integer | np.floating) else value
-
-
 def _refuse_label_sets(y: Any) -> None:
     """Rows that list their labels are not a matrix; NumPy's words for it help nobody."""
     if sp.issparse(y) or y is None:
@@ -323,14 +337,6 @@ def _refuse_label_sets(y: Any) -> None:
 
 def _copied(model: torch.nn.Module) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in model.state_dict().items()}
-
-
-def _score(monitor: str, Y: sp.csr_matrix, scores: Tensor) -> float:
-    """The monitored metric, the higher the better."""
-    value = evaluate(Y, scores.numpy()).values[monitor]
-    if math.isnan(value):
-        return -math.inf
-    return value if METRICS[monitor].higher_is_better else -value
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
@@ -62,6 +63,7 @@ class SelectionMixin:
         self.batches = _Replayed(selector)
         self.selector = selector
         self._rows: list[int] | None = None  # of the batch in training; None once it is observed
+        self._compared = False  # one batch's labels with the selector's, in every training
         super().__init__(*args, **options)
 
     # The training batches -------------------------------------------------------------------
@@ -89,6 +91,7 @@ class SelectionMixin:
             loader, device=args.device, num_processes=1, process_index=0, put_on_device=True
         )
         self.selector.verify(prepared)
+        self._compared = False
         return prepared
 
     def _check(self: Any, dataset: Any) -> None:
@@ -149,6 +152,9 @@ class SelectionMixin:
     ) -> Any:
         """The Trainer's loss; in training, also weigh and observe the batch."""
         rows, labels = self._rows, inputs.get("labels")
+        if rows is not None and not self._compared:
+            _refuse_other_labels(self.selector, rows, labels)
+            self._compared = True
         try:
             loss, outputs = super().compute_loss(  # type: ignore[misc]
                 model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch
@@ -176,6 +182,15 @@ class SelectionMixin:
             raise UserError(
                 f"The selector ({self.selector.name}) weighs the binary cross-entropy of every "
                 "batch, which compute_loss_func and label_smoothing_factor replace; use neither."
+            )
+        order = type(self).__mro__
+        below = order[order.index(SelectionMixin) + 1 : order.index(Trainer)]
+        own = next((cls for cls in below if "compute_loss" in vars(cls)), None)
+        if own is not None:
+            raise UserError(
+                f"The selector ({self.selector.name}) weighs the binary cross-entropy of every "
+                f"batch, which {own.__name__}.compute_loss replaces; leave it out, or use a "
+                "selector without loss weights."
             )
 
     # Saving and resuming --------------------------------------------------------------------
@@ -248,6 +263,24 @@ class _Collate:
         batch = dict(self.collate([item for _, item in items]))
         batch[_ROWS] = [row for row, _ in items]
         return batch
+
+
+def _refuse_other_labels(selector: Selector, rows: list[int], labels: Any) -> None:
+    """A dataset in another order than the selector's labels trains all the same, only not so well.
+
+    Labels that a collator smoothed, mixed or masked are neither 0 nor 1, and say nothing.
+    """
+    if not isinstance(labels, Tensor) or labels.shape != (len(rows), selector.q):
+        return
+    given, known = labels.detach().cpu(), torch.from_numpy(selector.labels[rows].toarray())
+    other = ((given == 0) & (known == 1)) | ((given == 1) & (known == 0))
+    if other.any():
+        place, label = other.nonzero()[0].tolist()
+        raise UserError(
+            f"Row {rows[place]} of train_dataset has other labels than the selector knows (label "
+            f"{label} is {int(given[place, label])}, not {int(known[place, label])}); make the "
+            "selector from the dataset's own labels, in its order."
+        )
 
 
 def _logits(outputs: Any) -> Tensor:

@@ -17,7 +17,7 @@ from . import drawing, probability
 from .context import apart
 from .flat import FlatSampler
 from .history import Memory
-from .inputs import Rows, device_rows, feature_matrix, given_predictions, host_rows
+from .inputs import Rows, device_rows, feature_matrix, given_predictions, host_rows, named_weights
 from .options import refuse_unknown
 from .oversights import Oversights
 from .progress import Progress
@@ -67,6 +67,8 @@ class Selector(Sampler[list[int]]):
     """Whether the method looks at ``features``; those of images cost a pass to make."""
     merges_updates: ClassVar[bool] = False
     """Whether rows of several batches may reach :meth:`update` in one call (faster)."""
+    draws_by_position: ClassVar[bool] = False
+    """Whether random numbers of its own go to rows or labels by number, so that order matters."""
 
     def __init__(
         self,
@@ -137,7 +139,7 @@ class Selector(Sampler[list[int]]):
 
     def distribution(self, epoch: int) -> Tensor:
         """P [n] for a selective epoch: the one weight by quantisation index and pressure."""
-        weights = list(self.instance_weights().values())
+        weights = list(named_weights(self, self.instance_weights()).values())
         if not weights:
             return probability.uniform(self.n)
         return probability.quantised(weights[0], self.selection_pressure(epoch))
@@ -154,6 +156,8 @@ class Selector(Sampler[list[int]]):
         if not progress.resuming:
             start = perf_counter()
             selective = self._is_selective(progress.upcoming)
+            if not progress.drawn_epoch and self.warmup >= self.epochs and self._changes_batches:
+                self._oversights.warn_of_warm_up(type(self).__name__, self.epochs, self.warmup)
             if progress.drawn_epoch and not progress.running:  # a whole epoch lies behind
                 weighs = self._weighs_loss(progress.drawn_epoch)
                 self._oversights.warn(type(self).__name__, selective=selective, weighs=weighs)
@@ -264,7 +268,7 @@ class Selector(Sampler[list[int]]):
     def weights(self) -> dict[str, Tensor]:
         """The named instance weights [n] behind :attr:`probabilities`, float64."""
         self._settle()
-        weights = self.instance_weights()
+        weights = named_weights(self, self.instance_weights())
         return {name: value.to(torch.float64, copy=True) for name, value in weights.items()}
 
     @property
@@ -384,6 +388,12 @@ class Selector(Sampler[list[int]]):
     def _weighs_loss(self, epoch: int) -> bool:
         """Whether :meth:`loss_weight` has something to say in an epoch."""
         return self.importance_weighting and self._is_selective(epoch)
+
+    @property
+    def _changes_batches(self) -> bool:
+        """Whether there is anything but plain shuffles after warm-up."""
+        later = self.warmup + 1
+        return self._is_selective(later) or self._weighs_loss(later)
 
     @apart
     def _checked_distribution(self, epoch: int) -> Tensor:

@@ -5,6 +5,7 @@ Every refusal is one sentence that names the argument, the value and what is exp
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from d2ace.inputs import Features, as_array, csr
+from d2ace.inputs import Features, as_array, csr, refuse_dtype
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
@@ -33,7 +34,7 @@ def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
     else:
         array = as_array("features", features)
         if array.dtype.kind not in "biuf":
-            raise TypeError(f"features must be numbers, got dtype {array.dtype}.")
+            refuse_dtype("features must be numbers", array.dtype)
         matrix = _tensor(array)
     if matrix.ndim != 2 or matrix.shape[0] != n or matrix.shape[1] < 1:
         raise ValueError(
@@ -75,7 +76,10 @@ def host_rows(index: Any, n: int, *, unique: bool) -> Rows:
     ordered = np.sort(array)
     if ordered[0] < 0 or ordered[-1] >= n:
         wrong = ordered[0] if ordered[0] < 0 else ordered[-1]
-        raise ValueError(f"index holds {wrong}, but rows run from 0 to {n - 1}.")
+        raise ValueError(
+            f"index holds {wrong}, but rows run from 0 to {n - 1}; it must give the rows' places "
+            "in the labels that the selector was made with."
+        )
     same = ordered[1:] == ordered[:-1]
     repeated = bool(same.any())
     if unique and repeated:
@@ -95,6 +99,26 @@ def device_rows(index: Tensor) -> Tensor:
     return index.detach()
 
 
+def named_weights(selector: Any, weights: Any) -> dict[str, Tensor]:
+    """What a method's ``instance_weights`` returned, checked."""
+    if not isinstance(weights, dict):
+        raise TypeError(
+            f"{type(selector).__name__}.instance_weights must return a dictionary of named "
+            f"weights, got {type(weights).__name__}; return {{'name': weights}}."
+        )
+    return weights
+
+
+def _refuse_output(name: str, value: Any) -> None:
+    """Refuse what a model returned as a whole: the object or dictionary that holds its logits."""
+    if isinstance(value, Mapping) or hasattr(value, "logits"):
+        part = "output.logits" if hasattr(value, "logits") else "output['logits']"
+        remedy = part if name == "logits" else f"the probabilities, or logits={part}"
+        raise TypeError(
+            f"{name} must be a tensor or array [b, q], got {type(value).__name__}; pass {remedy}."
+        )
+
+
 def given_predictions(logits: Any, probs: Any) -> tuple[Tensor, bool]:
     """The one of ``logits`` and ``probs`` that was given, detached, and whether it is logits."""
     if (logits is None) == (probs is None):
@@ -102,6 +126,7 @@ def given_predictions(logits: Any, probs: Any) -> tuple[Tensor, bool]:
         raise ValueError(f"observe needs exactly one of logits and probs, got {given}.")
     name, value = ("probs", probs) if logits is None else ("logits", logits)
     if not isinstance(value, Tensor):
+        _refuse_output(name, value)
         value = _tensor(as_array(name, value))
     if value.layout != torch.strided:
         raise TypeError(f"{name} must be dense, got layout {value.layout}.")

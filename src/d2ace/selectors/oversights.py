@@ -11,6 +11,7 @@ class Oversights:
     def __init__(self, *, learns: bool) -> None:
         self.learns = learns
         self.observed = self.weighed = self._said_skipping = False
+        self.knows_warm_up = False  # whoever trains has been told that all of it is warm-up
 
     def trust(self) -> None:
         """Expect nothing: who saved the state we continue may have done it all."""
@@ -28,6 +29,16 @@ class Oversights:
             warnings.warn(
                 f"{name} weighs the loss, but a whole epoch went by without anybody asking: "
                 f"multiply the loss of every batch by loss_weight(index) where that is not None.",
+                stacklevel=3,
+            )
+
+    def warn_of_warm_up(self, name: str, epochs: int, warmup: int) -> None:
+        """When the first epoch begins: no epoch will be anything but a plain shuffle."""
+        if not self.knows_warm_up:
+            self.knows_warm_up = True
+            warnings.warn(
+                f"All {epochs} epochs of {name} are warm-up (warmup={warmup}), so it draws at "
+                f"random; make it with more epochs, or less warmup.",
                 stacklevel=3,
             )
 

@@ -72,12 +72,15 @@ def selector_file(name: str) -> Path | None:
 def _own_selector(name: str) -> type[Selector]:
     place, _, class_name = name.rpartition(":")
     file = selector_file(name)
+    if file is not None and not file.is_file():
+        raise _not_found(name, f"there is no file {file}")
     try:
         module = import_module(place) if file is None else _module_of(file)
-    except (ImportError, OSError) as problem:
+    except Exception as problem:
+        if file is None and _is_missing(place, problem):
+            raise _not_found(name, problem) from problem
         raise ValueError(
-            f"The selector {name!r} cannot be found ({problem}); write it as package.module:Class "
-            "or path/to/file.py:Class."
+            f"{place} could not be imported ({type(problem).__name__}: {problem}); mend the file."
         ) from problem
     found = getattr(module, class_name, None)
     if not isinstance(found, type) or not issubclass(found, Selector):
@@ -87,10 +90,23 @@ def _own_selector(name: str) -> type[Selector]:
     return found
 
 
+def _not_found(name: str, reason: object) -> ValueError:
+    return ValueError(
+        f"The selector {name!r} cannot be found ({reason}); write it as package.module:Class or "
+        "path/to/file.py:Class."
+    )
+
+
+def _is_missing(place: str, problem: Exception) -> bool:
+    """Whether the module ``place`` itself is not there, rather than one that it imports."""
+    if not place or place.startswith("."):  # what Python cannot look for
+        return True
+    absent = problem.name if isinstance(problem, ModuleNotFoundError) else None
+    return absent is not None and f"{place}.".startswith(f"{absent}.")
+
+
 def _module_of(file: Path) -> ModuleType:
     """Import a file under a name of its own, once."""
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {file}")
     identity = str(file.resolve()).encode() + b"\0" + file.read_bytes()  # edited: another module
     name = f"d2ace_own_{hashlib.sha256(identity).hexdigest()[:16]}"
     if name in sys.modules:

@@ -51,9 +51,12 @@ def refuse_unfit(selector: Selector, state: Any) -> None:
     if missing:
         raise ValueError(f"This is not a selector's state: it lacks {sorted(missing)}.")
     for key, value in _identity(selector).items():
-        if state.get(key, value) != value:  # states of old lack what came to be compared later
+        saved = state.get(key, value)  # states of old lack what came to be compared later
+        if key == "method" and saved == selector.name:
+            continue  # states of old have the empty name of a nameless class
+        if saved != value:
             raise ValueError(
-                f"The state was saved with {key} {state[key]!r}, but this one has {value!r}; make "
+                f"The state was saved with {key} {saved!r}, but this one has {value!r}; make "
                 "the selector as it was then."
             )
     current = selector.memory.state_dict()
@@ -74,7 +77,7 @@ def refuse_unfit(selector: Selector, state: Any) -> None:
 def _identity(selector: Selector) -> dict[str, Any]:
     """What state and selector must have in common."""
     return {
-        "method": selector.name,
+        "method": selector.name or type(selector).__name__,
         "preset": selector.preset,
         "shape": [selector.n, selector.q],
         "batch_size": selector.batch_size,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import BatchSampler
+from torch.utils.data import BatchSampler, Subset
 from torch.utils.data.distributed import DistributedSampler
+
+from d2ace.indexed import IndexedDataset
 
 if TYPE_CHECKING:
     from .base import Selector
@@ -25,7 +27,9 @@ def verify(selector: Selector, loader: Any) -> None:
         )
     if not _stands_for(batches, selector):
         _refuse_flat(selector, batches)
-    rows = _length(getattr(loader, "dataset", None))
+    dataset = getattr(loader, "dataset", None)
+    _refuse_numbers_of_other_rows(dataset)
+    rows = _length(dataset)
     if rows is not None and rows != selector.n:
         raise ValueError(
             f"The loader's dataset has {rows} rows, but the selector was made for {selector.n}; "
@@ -38,6 +42,12 @@ def _refuse_flat(selector: Selector, batches: Any) -> None:
     rows = getattr(batches, "sampler", None)
     if type(batches) is not BatchSampler or not _stands_for(rows, selector):
         raise ValueError(_replaced(selector, batches))
+    if hasattr(rows, "observe"):
+        raise ValueError(
+            "The loader takes whole batches for rows (sampler=selector); make it with "
+            "batch_sampler=selector and no batch_size, or with sampler=selector.sampler and "
+            f"batch_size={selector.batch_size}."
+        )
     if batches.batch_size != selector.batch_size:
         raise ValueError(
             f"The loader cuts batches of {batches.batch_size} rows, but the selector draws "
@@ -47,6 +57,21 @@ def _refuse_flat(selector: Selector, batches: Any) -> None:
         raise ValueError(
             "The loader drops the last batch (drop_last=True), which the selector draws and "
             "expects to observe; use drop_last=False."
+        )
+
+
+def _refuse_numbers_of_other_rows(dataset: Any) -> None:
+    """A Subset of numbered rows keeps their old numbers, so predictions go to wrong rows."""
+    subset = False
+    for _ in range(_DEPTH):
+        if isinstance(dataset, IndexedDataset):
+            break
+        subset |= isinstance(dataset, Subset)
+        dataset = getattr(dataset, "dataset", None)
+    if subset and isinstance(dataset, IndexedDataset):
+        raise ValueError(
+            "The loader's dataset is a Subset of an IndexedDataset, which numbers its rows as "
+            "they were before; make it IndexedDataset(Subset(dataset, rows))."
         )
 
 

@@ -37,6 +37,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def check_selector(cls: type[Selector], **options: Any) -> None:
     """Run every check on ``cls`` made with ``options``; the first broken promise raises."""
+    if not isinstance(cls, type) or not issubclass(cls, Selector):
+        raise TypeError(
+            f"check_selector needs a subclass of d2ace.Selector, got {cls!r}; pass the class "
+            "itself, such as d2ace.D2ACE."
+        )
     for option in options:
         if option in OWN:
             raise ValueError(

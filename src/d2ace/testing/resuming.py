@@ -61,6 +61,11 @@ def _resumed(cls: type[Selector], options: dict[str, Any], stop: int, times: int
 
 
 @check
+def the_name_is_not_empty(cls: type[Selector], **options: Any) -> None:
+    assert cls.name, "it has no name, by which its saved states are told from those of others"
+
+
+@check
 def resumes_after_the_first_batch(cls: type[Selector], **options: Any) -> None:
     _resumed(cls, options, 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
@@ -77,13 +78,15 @@ def train(
 
     Examples
     --------
-    >>> result = d2ace.train("digits", "mlp", "d2ace", epochs=3)  # doctest: +SKIP
+    >>> result = d2ace.train("digits", "mlp", "d2ace", epochs=30)  # doctest: +SKIP
     """
     if isinstance(data, str | os.PathLike):
         name, given = os.fspath(data), None
     else:
         name, given = str(getattr(data, "name", data)), data
     config = RunConfig.from_dict({"data": name, "model": model, "selector": selector, **settings})
+    if config.only_warm_up and first_process():
+        warnings.warn(config.only_warm_up, stacklevel=2)
     running: dict[str, Any] = {
         "resume": resume,
         "checkpoint_every": checkpoint_every,

@@ -204,12 +204,8 @@ def train(
         "progress": StoredImages(),
     }
     console = Console(stderr=True)
-    if config.epochs <= config.warmup and config.selector != "random" and first_process():
-        print(
-            f"All {config.epochs} epochs are warm-up (warmup={config.warmup}), so "
-            f"{config.selector} draws at random; give more epochs, or less warm-up.",
-            file=sys.stderr,
-        )
+    if config.only_warm_up and first_process():
+        print(config.only_warm_up, file=sys.stderr)
     with ExitStack() as stack:
         view: Lines | LiveView = Lines(config)
         if console.is_terminal and devices == 1:

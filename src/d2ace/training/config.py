@@ -9,10 +9,13 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
+import numpy as np
+
 from d2ace.data.prepare import PROTOCOLS
 from d2ace.errors import UserError
 from d2ace.evaluation import METRICS
 from d2ace.models import MODELS
+from d2ace.selectors import Random
 from d2ace.selectors.registry import find_selector, selector_file
 from d2ace.words import did_you_mean
 
@@ -99,10 +102,17 @@ class RunConfig:
             )
         for name, (low, high) in _NUMBERS.items():
             value = getattr(self, name)
+            if isinstance(value, np.number):  # JSON, which configurations are stored as, has none
+                value = value.item()
+                object.__setattr__(self, name, value)
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise UserError(f"{name} is {value!r}; it must be a number.")
             if not low < value < high and not (name == "weight_decay" and value == 0):
                 raise UserError(f"{name} is {value!r}; it must lie between {low} and {high}.")
+        for name in _SWITCHES:
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise UserError(f"{name} is {value!r}; it must be True or False.")
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices:
@@ -172,6 +182,16 @@ class RunConfig:
                     f"{freeze!r}; set freeze=backbone too."
                 )
 
+    @property
+    def only_warm_up(self) -> str | None:
+        """A sentence to warn with, if no epoch is left for the selector to select in."""
+        if self.epochs > self.warmup or issubclass(find_selector(self.selector), Random):
+            return None
+        return (
+            f"All {self.epochs} epochs are warm-up (warmup={self.warmup}), so {self.selector} "
+            "draws at random; give more epochs, or less warm-up."
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, the defaults included."""
         return asdict(self)
@@ -196,6 +216,7 @@ _NUMBERS = {
     "weight_decay": (0.0, float("inf")),
     "validation": (0.0, 1.0),
 }
+_SWITCHES = ("repair", "epoch_loss", "record", "cache_features")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "model": tuple(MODELS),
     "monitor": tuple(METRICS),

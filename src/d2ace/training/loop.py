@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
@@ -20,7 +21,7 @@ from .problem import Problem, Split
 from .recording import Recorder
 from .steps import Training
 
-__all__ = ["Loop"]
+__all__ = ["Loop", "refuse_undefined_monitor"]
 
 
 class Loop(Training):
@@ -35,7 +36,9 @@ class Loop(Training):
         self.history: list[dict[str, Any]] = []
         self.draw_counts = np.zeros(len(problem.train.rows), dtype=np.int64)
         self.best_epoch, self.best_score = 0, -math.inf
-        self._refuse_undefined_monitor()
+        refuse_undefined_monitor(
+            config.monitor, problem.validation.Y, of=f" of {problem.name}", share="validation share"
+        )
 
     # One epoch ------------------------------------------------------------------------------
 
@@ -73,17 +76,6 @@ class Loop(Training):
         self._remember(outcome)
         self.next_epoch()
         return entry
-
-    def _refuse_undefined_monitor(self) -> None:
-        """Whether the monitored metric exists is up to the validation labels alone."""
-        labels = self.problem.validation.Y
-        blank = evaluate(labels, np.zeros(labels.shape))
-        if math.isnan(blank.values[self.config.monitor]):
-            raise UserError(
-                f"{self.config.monitor} is undefined on the {labels.shape[0]} validation rows of "
-                f"{self.problem.name}, as no label has both classes there; choose another monitor "
-                "or a larger validation share."
-            )
 
     def _remember(self, outcome: Evaluation) -> None:
         metric = METRICS[self.config.monitor]
@@ -171,6 +163,19 @@ class Loop(Training):
         self._epoch_counts = state["epoch_counts"].numpy().copy()
         self._loss_sum = state["loss_sum"].to(self.fabric.device)
         self.clock.seconds |= state["seconds"]  # where a checkpoint of before lacks a part, 0
+
+
+def refuse_undefined_monitor(monitor: str, labels: sp.csr_matrix, *, of: str, share: str) -> None:
+    """Whether the monitored metric exists is up to the validation labels alone.
+
+    ``of`` says whose they are, ``share`` what makes them more.
+    """
+    blank = evaluate(labels, np.zeros(labels.shape))
+    if math.isnan(blank.values[monitor]):
+        raise UserError(
+            f"{monitor} is undefined on the {labels.shape[0]} validation rows{of}, as no label has "
+            f"both classes there; choose another monitor or a larger {share}."
+        )
 
 
 def _evaluated(split: Split, scores: Tensor) -> Evaluation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -157,10 +157,7 @@ def make_problem(
         _refuse_images(config)
         data = load(config.data, repair=config.repair)
     if not isinstance(data, MultiLabelData):
-        raise UserError(
-            f"{config.model} is a model for tables, but the data is {type(data).__name__}; choose "
-            f"from {', '.join(IMAGE_MODELS)} for images."
-        )
+        _refuse_other_data(config, data)
     prepared = prepare(data, config.protocol, min_positives=config.min_positives)
     kept = prepared.data
     if kept.n < 2 * config.folds:
@@ -193,6 +190,21 @@ def make_problem(
         feature_names=tuple(data.feature_names),
         label_names=tuple(kept.label_names),
         digest=_digest(splits),
+    )
+
+
+def _refuse_other_data(config: RunConfig, data: Any) -> NoReturn:
+    from d2ace.data.images import ImageData
+
+    kind = type(data).__name__
+    if isinstance(data, ImageData):
+        raise UserError(
+            f"{config.model} is a model for tables, but the data is {kind}; choose from "
+            f"{', '.join(IMAGE_MODELS)} for images."
+        )
+    raise UserError(
+        f"The data is a {kind}, which cannot be trained on; give a name, a path or a "
+        "d2ace.data.MultiLabelData."
     )
 
 

@@ -81,6 +81,7 @@ class Training:
             self.space,
             _selector_options(config, batch_size, fabric.device),
         )
+        selector._oversights.knows_warm_up = True  # whoever starts a run says so
         self.shared = SharedSelector(selector, fabric.global_rank, fabric.world_size)
         self._labels = torch.from_numpy(train.Y.toarray()).to(fabric.device)
         self._instance_weight = (
