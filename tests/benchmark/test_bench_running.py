@@ -75,6 +75,7 @@ def own(folder: Path, name: str, does: str) -> str:
     return f"{path}:{name}"
 
 
+@pytest.mark.slow  # a minute; the next one kills a grid in every run of the tests
 def test_the_quick_grid_killed_in_the_middle_and_resumed(tmp_path):
     words = ("bench", "quick", "--jobs", "2", "--epochs", "2", "--set", "warmup=1")
     with start(*words, cwd=tmp_path) as process:
@@ -288,12 +289,12 @@ def test_two_grids_on_one_store(tmp_path, table):
 def test_a_ray_cluster_gives_the_same_numbers(tmp_path, table):
     pytest.importorskip("ray")
     own(tmp_path, "Broken", "raise ValueError('out of order')")
-    selectors = '"random", "d2ace", "broken.py:Broken"'
+    selectors = '"d2ace", "broken.py:Broken"'
     (tmp_path / "mine.toml").write_text(FILE.format(data=table, epochs=3, selectors=selectors))
     for engine in ("ray", "local"):
         words = ("--engine", engine, "--db", f"{engine}.db", "--jobs", "2")
         _, err = run("bench", "mine.toml", *words, cwd=tmp_path, code=1)
         assert re.search("2 runs failed, the first because: .*out of order; the same", err)
     with Store(tmp_path / "ray.db") as ray, Store(tmp_path / "local.db") as local:
-        assert len(scores(ray)) == 4
+        assert len(scores(ray)) == 2
         assert scores(ray) == scores(local)
