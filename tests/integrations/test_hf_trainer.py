@@ -17,6 +17,7 @@ from transformers import Trainer
 from transformers_parts import (
     BATCH,
     EPOCHS,
+    RATE,
     Killed,
     N,
     Recording,
@@ -76,6 +77,16 @@ def test_resuming_goes_on_with_the_same_batches(tmp_path, accumulate, saved, wor
     trained = saved // per_epoch * STEPS + saved % per_epoch * accumulate
     assert trainer.drawn == drawn[trained:]
     assert_same_weights(trainer, weights)
+
+
+def test_the_selector_knows_the_learning_rate_of_each_step(tmp_path):
+    """DIHCL divides by their sum; the Trainer's own schedule lowers them step by step."""
+    selector = make_selector("dihcl")
+    make_trainer(tmp_path, selector, lr_scheduler_type="linear").train()
+    total = EPOCHS * STEPS
+    rates = [RATE * (1 - step / total) for step in range(total)]
+    selector.probabilities  # noqa: B018 - what was observed is worked in
+    assert selector.extra_state()["rate_sum"] == pytest.approx(sum(rates))
 
 
 def test_evaluation_is_untouched(tmp_path):

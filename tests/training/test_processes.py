@@ -45,6 +45,7 @@ def drawn(method, labels, features, rank, world):
             batches.append(part.batch)
             parts.append((part.rows, part.scale))
             weights.append(None if weight is None else weight.clone())
+            selector.learning_rate = 1.0 / len(batches)  # as a schedule has it, step by step
             shared.observe(part, predictions(part.rows, epoch))
         shared.share()
     return batches, parts, torch.stack(P), weights

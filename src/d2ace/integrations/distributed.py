@@ -66,6 +66,15 @@ class DistributedSelector(Sampler[list[int]]):
         return self.selector.batch_size
 
     @property
+    def learning_rate(self) -> float:
+        """The selector's; set it before each step where the rate varies (DIHCL looks at it)."""
+        return self.selector.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        self.selector.learning_rate = rate
+
+    @property
     def sampler(self) -> DistributedSelector:
         """Itself: where Lightning and accelerate look for a ``set_epoch``."""
         return self

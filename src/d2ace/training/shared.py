@@ -42,7 +42,8 @@ class SharedSelector:
     def __init__(self, selector: Selector, rank: int = 0, world: int = 1) -> None:
         self.selector = selector
         self.rank, self.world = rank, world
-        self._waiting: list[tuple[list[int], Tensor]] = []
+        self._waiting: list[tuple[list[int], Tensor, float]] = []
+        """Batches trained on, the logits of this process, and the learning rate of the step."""
 
     def __iter__(self) -> Iterator[Part]:
         for batch in self.selector:
@@ -72,30 +73,34 @@ class SharedSelector:
             self.selector.observe(part.batch, logits=logits)
         else:
             kept = logits.detach().float()
-            self._waiting.append((part.batch, kept if part.scale else kept[:0]))
+            rate = float(self.selector.learning_rate)
+            self._waiting.append((part.batch, kept if part.scale else kept[:0], rate))
 
     def share(self) -> None:
         """Exchange what was observed; every process must call it at the same moment."""
         if self.world == 1 or not self._waiting:
             return
-        own = torch.cat([logits for _, logits in self._waiting])
+        own = torch.cat([logits for _, logits, _ in self._waiting])
         told = [sum(end - begin for begin, end in self._spans(rank)) for rank in range(self.world)]
         padded = own.new_zeros(max(told), own.shape[1])
         padded[: len(own)] = own
         gathered = [torch.empty_like(padded) for _ in range(self.world)]
         torch.distributed.all_gather(gathered, padded)
         places = [0] * self.world
-        for batch, _ in self._waiting:
+        now = self.selector.learning_rate
+        for batch, _, rate in self._waiting:
             pieces = []
             for rank in range(self.world):
                 begin, end = self._span(len(batch), rank)
                 pieces.append(gathered[rank][places[rank] : places[rank] + end - begin])
                 places[rank] += end - begin
+            self.selector.learning_rate = rate
             self.selector.observe(batch, logits=torch.cat(pieces))
+        self.selector.learning_rate = now
         self._waiting.clear()
 
     def _spans(self, rank: int) -> list[tuple[int, int]]:
-        return [self._span(len(batch), rank) for batch, _ in self._waiting]
+        return [self._span(len(batch), rank) for batch, _, _ in self._waiting]
 
     def _span(self, length: int, rank: int) -> tuple[int, int]:
         return length * rank // self.world, length * (rank + 1) // self.world
