@@ -251,7 +251,8 @@ def test_predictions_are_of_the_weights_as_they_are(change):
     X, Y = problem()
     model, other = CLIF(9, Y).eval(), CLIF(9, Y).eval()
     with model.unchanging():
-        stale = model.predict_proba(X)
+        model.predict_proba(X)
+    stale = model.predict_proba(X)
     if change == "load":
         model.load_state_dict(other.state_dict())
     elif change == "train":

@@ -144,9 +144,8 @@ def losses(name: str, comparison: Comparison) -> Table | None:
         name=name,
         title=f"Loss of all training rows, {comparison.heading}",
         caption=(
-            "Mean loss over all training rows, by an evaluation pass after the epoch, and the mean "
-            "over runs. A method that draws some rows or labels more often learns another balance "
-            "of labels than the data have, which costs loss before it gains any."
+            "Mean loss over all training rows, by an evaluation pass after the epoch: the mean "
+            "over runs, after a quarter, half and all of the epochs."
         ),
         columns=["Dataset", "Epoch", *comparison.methods],
         rows=rows,

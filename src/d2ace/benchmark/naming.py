@@ -72,7 +72,7 @@ def versions(runs: Iterable[StoredRun]) -> list[str]:
 
 def _version(work: Mapping[str, Any]) -> dict[str, str]:
     """What a method is -> as shown."""
-    parts = {"": str(work["selector"])}
+    parts = {"selector": str(work["selector"])}
     if work["selector_source"]:
         parts["source"] = work["selector_source"][:8]
     options = work["selector_options"].items()

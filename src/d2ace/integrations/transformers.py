@@ -173,8 +173,6 @@ class SelectionMixin:
                 self._refuse_other_losses()
                 loss = _weighted_loss(logits, labels, weight)
             loss = loss * self.batches.loss_scale(rows)
-            if self.optimizer is not None:  # some methods read the rate of the step
-                self.batches.learning_rate = float(self.optimizer.param_groups[0]["lr"])
             self.batches.observe(rows, logits=logits)
             self._rows = None
         return (loss, outputs) if return_outputs else loss

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TypeVar, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-
-Result = TypeVar("Result")
 
 CHUNK_ELEMENTS = 2**21
 """How many numbers a tensor of one chunk of labels may hold (8 MiB in float32: near the cache)."""
