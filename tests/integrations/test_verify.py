@@ -149,6 +149,8 @@ def test_a_batch_it_did_not_draw_is_told():
         shared.observe(index.flip(0), logits=x[:, :4])
     with pytest.raises(ValueError, match=r"logits must have shape \[8, 4\]"):
         shared.observe(index, logits=x)
+    with pytest.raises(TypeError, match=r"got dict; pass output\['logits'\]"):
+        shared.observe(index, logits={"logits": x[:, :4]})
     shared.observe(index, logits=x[:, :4])
     with pytest.raises(UserError, match="observe every batch once, in order"):
         shared.observe(index, logits=x[:, :4])

@@ -24,6 +24,7 @@ from torch.utils.data import Sampler
 
 from d2ace.errors import UserError
 from d2ace.selectors import Selector
+from d2ace.selectors.inputs import given_predictions
 from d2ace.training.shared import Part, SharedSelector
 
 __all__ = ["DistributedSelector"]
@@ -99,13 +100,14 @@ class DistributedSelector(Sampler[list[int]]):
     def observe(self, index: Any, *, logits: Tensor) -> None:
         """Tell the predictions [b, q] for the rows ``index`` [b], once per batch and in order."""
         part = self._next(index)
-        if logits.shape != (len(index), self.selector.q):
+        values, _ = given_predictions(logits, None)
+        if values.shape != (len(index), self.selector.q):
             raise ValueError(
                 f"logits must have shape [{len(index)}, {self.selector.q}] (one row per index, one "
-                f"column per label), got {tuple(logits.shape)}."
+                f"column per label), got {tuple(values.shape)}."
             )
         self._ahead.popleft()
-        self._shared.observe(part, logits)
+        self._shared.observe(part, values)
         self._waiting += 1
         if self._waiting >= _SHARED_AFTER:
             self.share()
