@@ -114,6 +114,14 @@ def test_sparse_rows_omit_the_first_value(tmp_path: Path) -> None:
     assert hot.X.toarray()[:, 1:4].tolist() == [[0, 0, 1], [1, 0, 0], [1, 0, 0], [0, 1, 0]]
 
 
+@pytest.mark.filterwarnings("ignore::d2ace.data.DataWarning")
+@pytest.mark.parametrize("row", ["{0 1,\t1 ab,\t2 7}", "{0 1\t,1 '',2 7}", "{0\t1,1 '', 2\t7}"])
+def test_tabs_and_empty_strings_in_sparse_rows(tmp_path: Path, row: str) -> None:
+    head = "@relation r\n@attribute l {0,1}\n@attribute s string\n@attribute x numeric\n@data\n"
+    data = read(write(tmp_path, f"{head}{row}\n"), labels=["l"])
+    assert (data.X.toarray().tolist(), data.Y.toarray().tolist()) == ([[7]], [[1]])
+
+
 def test_string_and_date_attributes(tmp_path: Path) -> None:
     text = (
         "@relation r\n@attribute s string\n@attribute t date 'yyyy-MM-dd HH:mm'\n"
@@ -162,8 +170,11 @@ def label_list(*names: str) -> str:
 
 @pytest.mark.parametrize("name", ["set.arff", "set-train.arff", "set-test-sparse.arff"])
 def test_label_list_beside_the_file(tmp_path: Path, name: str) -> None:
-    write(tmp_path, label_list("b", "a"), "set.xml")
+    listed = write(tmp_path, label_list("b", "a"), "set.xml")
     assert read(write(tmp_path, LABELLED, name), labels=None).label_names == ("a", "b")
+    (tmp_path / "set.xml.gz").write_bytes(gzip.compress(listed.read_bytes()))
+    listed.unlink()
+    assert read(tmp_path / name, labels=None).label_names == ("a", "b")
 
 
 def test_label_list_given_by_path_and_nested(tmp_path: Path) -> None:

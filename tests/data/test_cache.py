@@ -62,6 +62,7 @@ def test_what_is_kept_is_what_is_used(cache: Path, file: Path) -> None:
 def test_every_option_has_its_own_entry(cache: Path, file: Path) -> None:
     variants = [{"labels": 1}, {"labels": ["l"]}, {"labels": 1, "nominal": "onehot"}]
     variants += [{"labels": 1, "drop": ["x"]}]
+    assert load(file, labels=iter(["l"])).d == 2
     shapes = [load(file, **options).d for options in variants]  # type: ignore[arg-type]
     assert shapes == [2, 2, 4, 1]
     assert len(entries(cache)) == len(variants)

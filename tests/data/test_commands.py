@@ -89,9 +89,9 @@ def test_list(d2ace: Run) -> None:
         line.split()[:6] == ["yeast", "biology", "2417", "103", "14", "4.237"] for line in lines
     )
     rows = json.loads(d2ace("data", "list", "--json").stdout)
-    assert len(rows) == 19
+    assert len(rows) == 20
     assert sum(row["paper"] is not None for row in rows) == 13
-    assert not any(row["here"] for row in rows)
+    assert [row["name"] for row in rows if row["here"]] == ["digits"]
 
 
 def test_info_by_name(d2ace: Run, data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_info_of_what_is_not_here(d2ace: Run) -> None:
 
 
 def test_info_of_the_embedded_dataset(d2ace: Run) -> None:
-    facts = json.loads(d2ace("data", "info", "digits", "--json").stdout)
+    facts = json.loads(d2ace("data", "info", "Digits", "--json").stdout)
     assert (facts["name"], facts["q"]) == ("digits", 10)
 
 
@@ -156,7 +156,7 @@ def test_info_of_the_embedded_dataset(d2ace: Run) -> None:
         (("data", "info", "yeast", "--labels", "x"), "Invalid value for '--labels'"),
         (("data", "fetch"), "give the names of the datasets to fetch, or --all"),
         (("data", "fetch", "yeest"), "did you mean 'yeast'?"),
-        (("data", "fetch", "digits"), "comes with the package"),
+        (("data", "fetch", "Digits"), "comes with the package"),
         (("nonsense",), "No such command 'nonsense'"),
     ],
 )

@@ -116,13 +116,17 @@ def test_a_file_that_is_not_there_is_not_asked_for_again(server: Server) -> None
     assert len(server.asked) == 1
 
 
-def test_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline(tmp_path: Path) -> None:
     with socket.socket() as held:  # bound but not listening: nobody else can answer there
         held.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{held.getsockname()[1]}"
+        mine = tmp_path / "tiny" / "tiny.arff"
+        mine.parent.mkdir()
+        mine.write_bytes(WRONG)
         with pytest.raises(DataError, match=r"cannot be reached .*are you online\?") as caught:
-            fetch(entry(address), retries=2, wait=0)
+            fetch(entry(address), folder=tmp_path, retries=2, wait=0)
     assert "\n" not in str(caught.value)
+    assert mine.read_bytes() == WRONG  # what was there stays until there is something better
 
 
 def test_a_mirror_is_asked_instead(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,12 +100,18 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 def test_only_a_partition_is_written(tmp_path: Path) -> None:
     pairs = folds(labels(), 3)
     for wrong in (pairs[:2], [*pairs, pairs[0]], [(a, b + 60) for a, b in pairs]):
-        with pytest.raises(DataError, match="each of the 60 rows"):
+        with pytest.raises(DataError, match=r"each of the 60 rows|but there are 60 rows"):
             write_folds(tmp_path / "f.json", labels(), wrong)
     with pytest.raises(DataError, match="a file holds 2 to 36"):
         write_folds(tmp_path / "f.json", labels(), pairs[:1])
-    for rows, n_rows in (([1, 2], 60), (range(1, 61), 60), (range(60), 50)):
-        with pytest.raises(DataError, match="rows must say which of"):
+    for rows, n_rows, words in (
+        ([1, 2], 60, "rows must say which of 60"),
+        (range(60)[::-1], 60, "in ascending order"),
+        ([0] * 60, 60, "in ascending order"),
+        (range(1, 61), 60, "rows go from 1 to 60, but there are 60"),
+        (range(60), 50, "but there are 50 rows"),
+    ):
+        with pytest.raises(DataError, match=words):
             write_folds(tmp_path / "f.json", labels(), pairs, rows=rows, n_rows=n_rows)
     assert not list(tmp_path.iterdir())
 

@@ -128,8 +128,9 @@ def test_arrays_of_other_people(tmp_path: Path) -> None:
     )
     assert data.X.dtype == np.float32
     assert data.Y.ravel().tolist() == [1, 0, 1]
-    np.savez(path, X=np.asfortranarray(X), Y=Y)
+    np.savez(path, X=np.asfortranarray(X), Y=Y, label_names=np.array([b"caf\xc3\xa9"]))
     np.testing.assert_array_equal(load(path).X, X)
+    assert load(path).label_names == ("caf\u00e9",)
 
 
 class Evil:
@@ -185,6 +186,11 @@ BAD_NPZ: dict[str, tuple[dict[str, bytes], str]] = {
         | {"Y": ONE},
         "broken sparse table 'X'",
     ),
+    "stored twice": (
+        {"X": ONE, "Y_data": npy(np.array([1, 1])), "Y_indices": npy(np.array([0, 0]))}
+        | {"Y_indptr": npy(np.array([0, 0, 2])), "Y_shape": npy(np.array([2, 1]))},
+        "row 1 of Y has a label other than",
+    ),
 }
 
 
@@ -236,6 +242,11 @@ def test_mat_with_signs_and_sparse_tables(tmp_path: Path) -> None:
         ({"data": np.ones((2, 2)), "target": np.ones((5, 5))}, "X has 2 rows and Y has 5"),
         ({"data": np.ones((2, 2)), "target": np.full((1, 2), 3)}, "a label other than 0 and 1"),
         ({"data": np.array([["a"]]), "target": np.ones((1, 1))}, "table of numbers"),
+        ({"data": np.ones((3, 2)), "target": np.array([[1, 0, -1]])}, "labels of -1 and of 0"),
+        (
+            {"data": np.ones((3, 2)), "target": sp.csc_matrix([[1.0, 0, -1]])},
+            "labels of -1 and of 0",
+        ),
     ],
 )
 def test_bad_mat(content: dict[str, Any], words: str, tmp_path: Path) -> None:
@@ -263,9 +274,10 @@ def test_the_circulating_mat_files(data_root: Path) -> None:
 LIBSVM = "2,5 1:0.5 3:-1e-2\n# a comment\n 3:4\n7 2:1   # at the end\n\n5,2,7 1:1 2:2 3:3\n1:9\n"
 
 
-def test_libsvm(tmp_path: Path) -> None:
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_libsvm(tmp_path: Path, newline: str) -> None:
     path = tmp_path / "set.svm"
-    path.write_text(LIBSVM)
+    path.write_bytes(LIBSVM.replace("\n", newline).encode())
     data = load(path, cache=False)
     assert data.label_names == ("label_2", "label_5", "label_7")
     assert data.feature_names == ("feature_1", "feature_2", "feature_3")
@@ -344,6 +356,8 @@ def test_options_that_do_not_apply(tmp_path: Path) -> None:
             load(tmp_path / name, labels=2)
     with pytest.raises(UnknownDataError, match="different formats"):
         load([tmp_path / "set.svm", tmp_path / "set.npz"])
+    with pytest.raises(UnknownDataError, match=r"set\.npz\.gz: \.npz files are .* decompress it"):
+        load(tmp_path / "set.npz.gz")
     with pytest.raises(UnknownDataError, match="can be joined"):
         load([tmp_path / "set.npz", tmp_path / "set.npz"])
     with pytest.raises(

@@ -85,6 +85,8 @@ def test_scaling_sees_training_rows_only() -> None:
     again = prepare(changed, min_positives=1).scaled([0, 1])
     np.testing.assert_array_equal(again.X[[0, 1, 3]], scaled.X[[0, 1, 3]])
     np.testing.assert_array_equal(scaled.Y, small().Y)
+    by_mask = prepared.scaled(np.arange(prepared.data.n) < 2)
+    np.testing.assert_array_equal(by_mask.X, scaled.X)
 
 
 def test_reference_scales_all_rows_at_once() -> None:

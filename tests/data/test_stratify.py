@@ -234,6 +234,8 @@ def test_balance_error_by_hand() -> None:
         (lambda: validation_split(np.eye(8)), "needs at least 10 rows, but there are 8"),
         (lambda: validation_split(np.eye(30), [1, 1, 2]), "without repetition"),
         (lambda: validation_split(np.eye(30), range(20, 40)), "rows go from 20 to 39"),
+        (lambda: validation_split(np.eye(30), [0.5, 2.0]), "row numbers or a mask of 30 rows"),
+        (lambda: validation_split(np.eye(30), np.ones(29, bool)), "got bool of shape (29,)"),
         (lambda: balance_error(np.eye(3), [0, 1]), "2 fold numbers were given for 3 rows"),
     ],
 )

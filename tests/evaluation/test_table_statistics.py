@@ -73,8 +73,9 @@ def test_forms_of_a_table() -> None:
     assert list(average_ranks(array).items()) == list(enumerate(average_ranks(TABLE).values()))
     assert wilcoxon(array.tolist(), reference=0)[2] == wilcoxon(TABLE)["Active"]
     frame.loc["yeast", "Random"] = None
-    with pytest.raises(ValueError, match="method 'Random' on dataset 'yeast' is missing"):
-        friedman(frame)
+    for table in (frame, frame.astype("Float64")):
+        with pytest.raises(ValueError, match="method 'Random' on dataset 'yeast' is missing"):
+            friedman(table)
 
 
 REFUSED: dict[str, tuple[Any, str]] = {

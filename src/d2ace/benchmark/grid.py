@@ -317,12 +317,7 @@ def _parse(text: str, where: str) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
-        try:
-            import tomli as tomllib
-        except ImportError:
-            raise UserError(
-                'grid files need tomli on Python 3.10; run: pip install "d2ace[bench]"'
-            ) from None
+        import tomli as tomllib
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -80,10 +80,12 @@ def show(cell: bytes) -> str:
 
 def unquote_row(row: bytes) -> bytes | None:
     """A row whose quoted cells are replaced by protected ones; ``None`` if a quote stays open."""
+    sparse = row.startswith(b"{")
 
     def plain(match: re.Match[bytes]) -> bytes:
         inner = match.group(1) if match.group(1) is not None else match.group(2)
-        return protect(re.sub(rb"\\(.)", rb"\1", inner))
+        empty = b"''" if sparse else b""  # else nothing would follow the index
+        return protect(re.sub(rb"\\(.)", rb"\1", inner) or empty)
 
     row = _CELL.sub(plain, row)
     if _LOOSE_QUOTE.search(row):

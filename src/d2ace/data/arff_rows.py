@@ -212,7 +212,8 @@ def _sparse_block(columns: _Columns, rows: list[bytes], lines: list[int]) -> sp.
     text = b"\n".join([row[1:-1].strip() for row in rows]) + b"\n"
     start, end, row, space = _pairs(text)
     split = space
-    if len(space) != len(start) or ((space <= start) | (space >= end)).any():
+    one_each = len(space) == len(start) and not ((space <= start) | (space >= end)).any()
+    if not one_each or b"\t" in text:
         text = _tidy(text)
         start, end, row, space = _pairs(text)
         split = np.append(space, len(text))[np.searchsorted(space, start)]  # the first in each

@@ -14,6 +14,7 @@ from typing import Any
 
 from d2ace.data.cache import cache_dir
 from d2ace.data.container import DataError, UnknownDataError
+from d2ace.data.files import present
 from d2ace.data.labels import suggest
 
 EMBEDDED = "digits"
@@ -80,12 +81,7 @@ def _parse(text: str) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
-        try:
-            import tomli as tomllib
-        except ImportError:
-            raise DataError(
-                'the catalogue needs tomli on Python 3.10; run: pip install "d2ace[bench]"'
-            ) from None
+        import tomli as tomllib
     return tomllib.loads(text)
 
 
@@ -141,7 +137,7 @@ def locate(entry: Dataset) -> dict[str, Path]:
             raise UnknownDataError(f"D2ACE_DATA is {local!r}, which is not a folder; correct it")
         roots.insert(0, Path(local))
     for root in roots:
-        found = {file.path: _present(root / file.path) for file in entry.needed()}
+        found = {file.path: present(root / file.path) for file in entry.needed()}
         there = {path: place for path, place in found.items() if place is not None}
         if len(there) == len(found):
             return there
@@ -155,10 +151,3 @@ def how_to_get(entry: Dataset) -> str:
     if entry.unfetchable:
         return f"the files cannot be fetched ({entry.unfetchable}), so {local}"
     return f"run: d2ace data fetch {entry.name}, or {local}"
-
-
-def _present(path: Path) -> Path | None:
-    for candidate in (path, path.with_name(path.name + ".gz"), path.with_name(path.name + ".bz2")):
-        if candidate.is_file():
-            return candidate
-    return None

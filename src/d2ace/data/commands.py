@@ -27,13 +27,15 @@ app = typer.Typer(
     help="Datasets: what there is, what is in it, how to get it.", no_args_is_help=True
 )
 
+_SUMMARY = ("name", "title", "domain", "n", "d", "q", "cardinality", "density", "feature_share")
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 @app.command("list")
 def list_datasets(as_json: AsJson = False) -> None:
     """List the datasets that are known by name."""
-    rows = [_summary(entry) for entry in catalogue.catalogue().values()]
+    rows = [*(_summary(entry) for entry in catalogue.catalogue().values()), _embedded()]
     if as_json:
         _print_json(rows)
         return
@@ -43,11 +45,9 @@ def list_datasets(as_json: AsJson = False) -> None:
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)
     for row in rows:
         numbers = [str(row[key]) for key in ("n", "d", "q")]
+        card = "" if row["cardinality"] is None else f"{row['cardinality']:.3f}"
         here, paper = ("yes" if row[key] else "" for key in ("here", "paper"))
-        table.add_row(
-            row["name"], row["domain"], *numbers, f"{row['cardinality']:.3f}", here, paper
-        )
-    table.add_row(catalogue.EMBEDDED, "vision", str(ROWS), str(SIDE**2), "10", "", "yes", "")
+        table.add_row(row["name"], row["domain"], *numbers, card, here, paper)
     print_table(table)
     print(f"\n{catalogue.EMBEDDED} comes with the package. Details: d2ace data info NAME")
 
@@ -74,7 +74,7 @@ def info(
                 raise
             facts |= {"statistics": None, "not_here": str(error)}
         else:
-            if entry is None and name != catalogue.EMBEDDED:
+            if entry is None and name.lower() != catalogue.EMBEDDED:
                 found = catalogue.recognise(digest(Path(name).read_bytes()))
                 facts = {} if found is None else _known(found[0])
             facts |= {"name": data.name, "n": data.n, "d": data.d, "q": data.q}
@@ -124,7 +124,7 @@ def fetch(
 
 
 def _fetchable(name: str) -> catalogue.Dataset:
-    if name == catalogue.EMBEDDED:
+    if name.lower() == catalogue.EMBEDDED:
         raise UnknownDataError(f"{name!r} comes with the package; there is nothing to fetch")
     return catalogue.get(name)
 
@@ -137,9 +137,15 @@ def _absent(entry: catalogue.Dataset) -> bool:
     return False
 
 
+def _embedded() -> dict[str, Any]:
+    """What is known of the dataset that comes with the package without making it."""
+    words = {"name": catalogue.EMBEDDED, "title": catalogue.EMBEDDED, "domain": "vision"}
+    sizes = {"n": ROWS, "d": SIDE**2, "q": 10}
+    return dict.fromkeys(_SUMMARY) | words | sizes | {"paper": None, "here": True}
+
+
 def _summary(entry: catalogue.Dataset) -> dict[str, Any]:
-    keys = ("name", "title", "domain", "n", "d", "q", "cardinality", "density", "feature_share")
-    row = {key: getattr(entry, key) for key in keys}
+    row = {key: getattr(entry, key) for key in _SUMMARY}
     return row | {"paper": dict(entry.paper) if entry.paper else None, "here": not _absent(entry)}
 
 

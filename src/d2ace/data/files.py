@@ -101,6 +101,14 @@ def expand(path: Path, stored: bytes) -> bytes:
     return b"".join(pieces)
 
 
+def present(path: Path) -> Path | None:
+    """The file at ``path``, or a compressed one in its place."""
+    for candidate in (path, path.with_name(path.name + ".gz"), path.with_name(path.name + ".bz2")):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
 def stem(path: Path) -> str:
     """The name without compression and format suffixes: ``yeast`` for ``yeast.arff.gz``."""
     name = path.name

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from d2ace.data.container import DataError
-from d2ace.data.stratify import checked_labels
+from d2ace.data.stratify import checked_labels, row_numbers
 
 __all__ = ["StoredFolds", "labels_digest", "protocol_folds", "read_folds", "write_folds"]
 
@@ -95,16 +95,18 @@ def write_folds(
     n = labels.shape[0]
     if not 2 <= len(folds) <= len(_DIGITS):
         raise DataError(f"{len(folds)} folds were given; a file holds 2 to {len(_DIGITS)}")
-    tests = [np.asarray(test, dtype=np.int64) for _, test in folds]
+    tests = [row_numbers(test, n) for _, test in folds]
     tested = np.concatenate(tests)
     if not np.array_equal(np.sort(tested), np.arange(n)):
         raise DataError(f"the test folds do not hold each of the {n} rows of Y exactly once")
     used = np.empty(n, dtype=np.int64)
     used[tested] = np.repeat(np.arange(len(tests)), [test.size for test in tests])
-    where = np.arange(n) if rows is None else np.asarray(rows, dtype=np.int64)
     total = n if n_rows is None else n_rows
-    if where.shape != (n,) or not np.isin(where, np.arange(total)).all():
-        raise DataError(f"rows must say which of {total} rows each of the {n} rows of Y is")
+    where = np.arange(n) if rows is None else row_numbers(rows, total)
+    if where.shape != (n,) or (np.diff(where) <= 0).any():
+        raise DataError(
+            f"rows must say which of {total} rows each of the {n} rows of Y is, in ascending order"
+        )
     numbers = np.full(total, -1, dtype=np.int64)
     numbers[where] = used
     text = "".join(_UNUSED if number < 0 else _DIGITS[number] for number in numbers.tolist())

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from d2ace.data.arff_header import Header, unescape
 from d2ace.data.container import DataError, UnknownDataError
-from d2ace.data.files import Source, fault, stem
+from d2ace.data.files import Source, fault, present, stem
 
 Labels: TypeAlias = "int | Sequence[str] | str | os.PathLike[str] | None"
 
@@ -28,9 +28,8 @@ def label_file(path: Path) -> Path | None:
     """The label list beside an ARFF file: ``yeast.xml`` for ``yeast-train.arff.gz`` too."""
     name = stem(path)
     while True:
-        candidate = path.with_name(name + ".xml")
-        if candidate.is_file():
-            return candidate
+        if found := present(path.with_name(name + ".xml")):
+            return found
         shorter = _PART.sub("", name)
         if shorter == name:
             return None

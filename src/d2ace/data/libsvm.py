@@ -97,7 +97,8 @@ def _read(source: Source) -> _Part:
     path, data = source.path, source.expanded()
     if bool((np.frombuffer(data, dtype=np.uint8) < 9).any()):
         raise fault(path, None, "holds binary bytes, so it is not a LibSVM file; check what it is")
-    written = data.replace(b"\t", b" ").replace(b"\r", b"").split(b"\n")
+    data = data.replace(b"\t", b" ").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    written = data.split(b"\n")
     sizes, promised = None, None
     if declared := _SIZES.fullmatch(written[0]):
         promised, *rest_of_sizes = map(int, declared.groups())

@@ -18,7 +18,7 @@ from d2ace.data import cache as kept
 from d2ace.data import catalogue
 from d2ace.data.arff import READER_VERSION, read_arff, read_arff_features
 from d2ace.data.container import DataError, DataWarning, MultiLabelData, UnknownDataError
-from d2ace.data.files import Source, format_of
+from d2ace.data.files import Source, format_of, present
 from d2ace.data.labels import Labels, label_file
 from d2ace.data.libsvm import read_libsvm, read_libsvm_features
 from d2ace.data.mat import read_mat, read_mat_features
@@ -44,8 +44,8 @@ def load(
     ----------
     source
         A name of the catalogue (``d2ace data list``), ``"digits"``, or the path of an ARFF, LibSVM,
-        NPZ or MATLAB file; ``.gz`` and ``.bz2`` are read too. Several ARFF or LibSVM paths that
-        belong together (train and test part) are joined in the order given.
+        NPZ or MATLAB file; texts ending in ``.gz`` or ``.bz2`` are read too. Several ARFF or
+        LibSVM paths that belong together (train and test part) are joined in the order given.
     labels, labels_at
         Which attributes of an ARFF file are labels: names, a count at the ``"start"`` or ``"end"``,
         or the path of a MULAN label list. By default the ``.xml`` beside the file says it, or else
@@ -81,6 +81,8 @@ def load(
         labels = int(labels)
     if not isinstance(labels, (int, str, os.PathLike, Iterable, type(None))):
         raise UnknownDataError(f"labels={labels!r} is neither a count, nor names, nor a path")
+    if labels is not None and not isinstance(labels, (int, str, os.PathLike)):
+        labels = list(labels)
     if isinstance(source, str) and source.lower() == catalogue.EMBEDDED:
         from d2ace.data.digits import load_digits
 
@@ -215,12 +217,16 @@ def _form(paths: list[Path]) -> str:
     form = forms.pop()
     if forms:
         raise UnknownDataError(f"{paths[0]}: and its companions are of different formats")
+    if form in (".npz", ".mat") and paths[0].suffix.lower() != form:
+        raise UnknownDataError(f"{paths[0]}: {form} files are read as they are; decompress it")
     if form in (".npz", ".mat") and len(paths) > 1:
         raise UnknownDataError(f"{paths[0]}: only ARFF and LibSVM files can be joined")
     if form not in (".arff", ".npz", ".mat", *LIBSVM_SUFFIXES):
         Source.read(paths[0])  # a missing file or a folder is the better complaint
         known = ", ".join((".arff", ".npz", ".mat", *LIBSVM_SUFFIXES))
-        raise UnknownDataError(f"{paths[0]}: unknown format; files end in {known} (and .gz, .bz2)")
+        raise UnknownDataError(
+            f"{paths[0]}: unknown format; files end in {known} (texts also in .gz, .bz2)"
+        )
     return form
 
 
@@ -238,9 +244,8 @@ def _label_list(labels: Labels, path: Path, entry: catalogue.Dataset | None) -> 
     beside = label_file(path)
     if beside is None and entry is not None:
         for file in entry.needed():
-            candidate = path.with_name(Path(file.path).name)
-            if file.role == "labels" and candidate.is_file():
-                beside = candidate
+            if file.role == "labels":
+                beside = present(path.with_name(Path(file.path).name))
     return Source.read(beside) if beside is not None else None
 
 

@@ -28,7 +28,9 @@ _MAX_RATIO = 2000  # deflate reaches 1,032
 
 
 def save(data: MultiLabelData, path: str | os.PathLike[str]) -> None:
-    """Write ``data`` as an NPZ archive that `load` reads back exactly.
+    """Write ``data`` as an NPZ archive that `load` reads back: tables, names and missing cells.
+
+    Features are read as 32-bit floats; which rows were spoilt (`AnnotatedData`) is not kept.
 
     The file appears under its name only when it is complete. The name gets ``.npz`` if it lacks it.
     """
@@ -135,6 +137,8 @@ def _require(path: Path, arrays: dict[str, Any], key: str) -> None:
 
 def _listed(arrays: dict[str, Any], key: str) -> tuple[str, ...] | None:
     listed = arrays.get(key)
+    if listed is not None and listed.dtype.kind == "S":
+        listed = np.char.decode(listed, "utf-8", "replace")
     return None if listed is None else tuple(map(str, listed.ravel().tolist()))
 
 

@@ -20,7 +20,7 @@ from d2ace.data import catalogue
 from d2ace.data.container import DataError, MultiLabelData
 from d2ace.data.missing import Floats, filled, typical
 from d2ace.data.scaling import Scaler
-from d2ace.data.stratify import checked_labels
+from d2ace.data.stratify import checked_labels, row_numbers
 
 __all__ = ["PROTOCOLS", "Prepared", "Report", "prepare"]
 
@@ -82,9 +82,11 @@ class Prepared:
     def fitted(self, train: npt.ArrayLike) -> Fitted:
         """The data filled and scaled to [0, 1] by what the ``train`` rows hold, and how.
 
+        ``train`` are row numbers, or a mask of all rows.
+
         Under ``protocol="reference"`` it is scaled already, by all rows, and stays so.
         """
-        return self.by_all_rows or _fitted(self.data, np.asarray(train, dtype=np.int64))
+        return self.by_all_rows or _fitted(self.data, row_numbers(train, self.data.n))
 
     def scaled(self, train: npt.ArrayLike) -> MultiLabelData:
         """The data of `fitted`."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from d2ace.data.container import DataError
+from d2ace.data.stratify import row_numbers
 
 __all__ = ["Scaler"]
 
@@ -32,9 +33,9 @@ class Scaler:
 
     @classmethod
     def fit(cls, X: Any, rows: npt.ArrayLike | None = None) -> Scaler:
-        """Learn the range of each feature from ``rows`` of ``X`` (default: all)."""
+        """Learn the range of each feature from ``rows`` (numbers or a mask) of ``X``."""
         if rows is not None:
-            X = X[np.asarray(rows, dtype=np.int64)]
+            X = X[row_numbers(rows, X.shape[0])]
         if not X.shape[0]:
             raise DataError("a scaler cannot be fitted on no rows; give at least one")
         values = X.data if sp.issparse(X) else X

@@ -67,16 +67,15 @@ def validation_split(
     The validation rows are a whole number of equal folds: one of ten for a share of 0.1, three of
     twenty for 0.15. A share that is no fraction with a denominator up to 50 becomes the nearest.
     """
+    share = float(share)
     part = Fraction(share).limit_denominator(_LARGEST_DENOMINATOR) if 0 < share < 1 else Fraction()
     if not 0 < part < 1:
         raise DataError(f"share is {share}; it must lie between 0.02 and 0.98")
     labels = checked_labels(Y)
     n = labels.shape[0]
-    chosen = np.arange(n, dtype=np.int64) if rows is None else np.asarray(rows, dtype=np.int64)
-    if chosen.ndim != 1 or np.unique(chosen).size != chosen.size:
-        raise DataError("rows must be a flat list of row numbers without repetition")
-    if chosen.size and not (chosen.min() >= 0 and chosen.max() < n):
-        raise DataError(f"rows go from {chosen.min()} to {chosen.max()}, but Y has {n} rows")
+    chosen = np.arange(n, dtype=np.int64) if rows is None else row_numbers(rows, n)
+    if np.unique(chosen).size != chosen.size:
+        raise DataError("rows must be row numbers without repetition")
     if chosen.size < part.denominator:
         remedy = "give more rows"
         if chosen.size > 1:
@@ -128,6 +127,21 @@ def fold_numbers(Y: Any, n_splits: int = 5, seed: int = 0) -> Ints:
     numbers = np.empty(n, dtype=np.int64)
     numbers[shuffle] = name[_deal(labels[shuffle], int(n_splits))]
     return numbers
+
+
+def row_numbers(rows: npt.ArrayLike, n: int) -> Ints:
+    """``rows`` of ``n`` as numbers; a mask says the same."""
+    given = np.asarray(rows)
+    if given.dtype == np.bool_ and given.shape == (n,):
+        return np.flatnonzero(given)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise DataError(
+            f"rows must be a flat list of row numbers or a mask of {n} rows, got {given.dtype} of "
+            f"shape {given.shape}"
+        )
+    if given.size and not (given.min() >= 0 and given.max() < n):
+        raise DataError(f"rows go from {given.min()} to {given.max()}, but there are {n} rows")
+    return given.astype(np.int64)
 
 
 def checked_labels(Y: Any) -> sp.csr_matrix:

@@ -61,7 +61,9 @@ def _features(path: Path, X: Any) -> Any:
 
 
 def _labels(path: Path, Y: Any) -> Any:
-    Y = sp.csr_matrix(Y) if sp.issparse(Y) else np.ascontiguousarray(Y)
+    Y = sp.csr_matrix(Y, copy=True) if sp.issparse(Y) else np.ascontiguousarray(Y)
+    if sp.issparse(Y):
+        Y.sum_duplicates()  # a label that is stored twice counts two, and is refused
     wrong = ~np.isin(Y.data if sp.issparse(Y) else Y, (0, 1))
     if wrong.any():
         row = _row_of(Y, int(np.argmax(wrong)))

@@ -34,7 +34,7 @@ def as_table(table: Any) -> Table:
     if isinstance(table, Mapping):
         found = _from_mapping(table)
     elif hasattr(table, "columns") and hasattr(table, "to_numpy"):  # a DataFrame, without pandas
-        found = Table(_numbers(table.to_numpy()), list(table.index), list(table.columns))
+        found = Table(_frame(table), list(table.index), list(table.columns))
     else:
         values = _numbers(table)
         shape = values.shape if values.ndim == 2 else (0, 0)
@@ -69,6 +69,14 @@ def _from_mapping(table: Mapping[Hashable, Any]) -> Table:
     methods = list(dict.fromkeys(method for row in table.values() for method in row))
     rows = [[table[dataset].get(method) for method in methods] for dataset in datasets]
     return Table(_numbers(rows), datasets, methods)
+
+
+def _frame(table: Any) -> Array:
+    try:
+        values = table.to_numpy(dtype=np.float64, na_value=np.nan)  # of nullable types, too
+    except (TypeError, ValueError):  # other things than numbers, or no frame of pandas
+        values = table.to_numpy()
+    return _numbers(values)
 
 
 def _numbers(values: Any) -> Array:
