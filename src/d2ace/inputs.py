@@ -87,6 +87,8 @@ def refuse_dtype(expected: str, dtype: np.dtype[Any]) -> NoReturn:
 
 def csr(tensor: Tensor) -> sp.csr_array:
     """A sparse tensor of any layout."""
+    if tensor.dtype in (torch.float16, torch.bfloat16):
+        tensor = tensor.float()  # SciPy has neither
     coo = tensor.to_sparse_coo().coalesce()
     rows, columns = coo.indices().numpy()
     return sp.csr_array((coo.values().numpy(), (rows, columns)), shape=tuple(coo.shape))
@@ -99,8 +101,8 @@ def real_matrix(name: str, value: Any, *, empty: bool = False) -> Any:
     """
     if isinstance(value, Tensor):
         value, dense = value.detach().cpu(), value.layout == torch.strided
-        if value.dtype == torch.bfloat16 or (value.dtype == torch.float16 and not dense):
-            value = value.float()  # NumPy does not have the one, SciPy not the other
+        if dense and value.dtype == torch.bfloat16:
+            value = value.float()  # which NumPy does not have
         value = value.numpy() if dense else csr(value)
     if not sp.issparse(value):
         value = as_array(name, value)

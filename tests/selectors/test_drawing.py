@@ -61,17 +61,36 @@ def test_ordered_draws_follow_successive_sampling(n, size):
     assert stats.chisquare(table[:, 0], table[:, 1]).pvalue > 1e-4
 
 
-def test_mass_on_few_rows_still_fills_the_batch_by_the_same_law():
-    # two rows hold nearly everything, so redrawing finds no third: the rest is drawn by keys
-    p = np.full(12, 1e-9)
-    p[[3, 8]] = 0.5
+@pytest.mark.parametrize("many", [drawing._MANY, 1])
+@pytest.mark.parametrize("heavy", [[8], [3, 8]])
+def test_mass_on_few_rows_still_fills_the_batch_by_the_same_law(heavy, many, monkeypatch):
+    # one or two rows hold nearly everything, so redrawing finds no others
+    monkeypatch.setattr(drawing, "_MANY", many)
+    p = 1e-9 * np.arange(1.0, 13)
+    p[heavy] = 0.5
     p /= p.sum()
-    drawn = first_batches(torch.from_numpy(p), 3, 3_000)
-    assert all(len(set(batch)) == 3 for batch in drawn.tolist())
-    assert np.isin(drawn, [3, 8]).sum(axis=1).min() == 2
-    third = drawn[~np.isin(drawn, [3, 8])]
-    counts = np.bincount(third, minlength=12)[np.isin(np.arange(12), [3, 8], invert=True)]
-    assert stats.chisquare(counts).pvalue > 1e-4
+    drawn = first_batches(torch.from_numpy(p), 4, 3_000)
+    assert all(len(set(batch)) == 4 for batch in drawn.tolist())
+    assert np.isin(drawn[:, : len(heavy)], heavy).all()
+    light = np.delete(p, heavy) / np.delete(p, heavy).sum()
+    expected = np.zeros(12 - len(heavy))
+    for rows, chance in successive(light, 4 - len(heavy)).items():
+        expected[list(rows)] += 3_000 * chance
+    counts = np.delete(np.bincount(drawn.ravel(), minlength=12), heavy)
+    share = expected / 3_000
+    deviation = (counts - expected) / np.sqrt(expected * (1 - share))
+    assert np.abs(deviation).max() < 4.5
+
+
+def test_a_row_that_takes_everything_leaves_an_epoch_of_many_rows_in_reach():
+    n, size = 200_000, 100
+    p = np.full(n, math.exp(-50.0))
+    p[7] = 1.0
+    batches = first_batches(torch.from_numpy(p / p.sum()), size, n // size)
+    assert (batches[:, 0] == 7).all()
+    others = batches[:, 1:]
+    assert all(len(set(batch)) == size for batch in batches.tolist())
+    assert stats.chisquare(np.bincount(others.ravel() * 50 // n, minlength=50)).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("shape", list(SHAPES))
@@ -89,8 +108,10 @@ def test_independent_draws_match_by_chi_square(shape, n):
     assert stats.chisquare(observed, wanted).pvalue > 1e-4
 
 
+@pytest.mark.parametrize("many", [drawing._MANY, 1])
 @pytest.mark.parametrize("shape", list(SHAPES))
-def test_inclusion_without_replacement_matches_by_chi_square(shape):
+def test_inclusion_without_replacement_matches_by_chi_square(shape, many, monkeypatch):
+    monkeypatch.setattr(drawing, "_MANY", many)
     n, size, count = 9, 3, 8_000
     p = distribution(shape, n).numpy()
     inclusion = np.zeros(n)

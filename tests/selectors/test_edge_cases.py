@@ -303,6 +303,31 @@ class TestNeighbourhood:
             assert torch.equal(one.state_dict()["memory"][key], value)
 
 
+def test_the_reference_pressure_of_hard_imb_is_constant():
+    selector = make("hard_imb", preset="reference", epochs=10)
+    assert {selector.selection_pressure(epoch) for epoch in range(4, 11)} == {8.0}
+
+
+def test_literal_dihcl_never_overflows():
+    # rows that were drawn against all odds are credited with 1/(n P), and again in the next epoch
+    rng = np.random.default_rng(0)
+    y = (rng.random((200, 80)) < 0.1).astype(np.uint8)
+    selector = d2ace.DIHCL(y, batch_size=32, epochs=20, warmup=5, scale="literal")
+    selector.learning_rate = 1e-5
+    for _ in range(15):
+        for batch in selector:
+            selector.observe(batch, logits=2 * rng.standard_normal((len(batch), 80)))
+    assert torch.isfinite(selector.weights["hardness"]).all()
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_features_of_any_storage(half):
+    x = torch.from_numpy(X).to(half)
+    plain = make("d2ace", x=x.float())._around.toarray()
+    for stored in (x.to_sparse(), x.float().numpy().astype(">f4")):
+        assert np.array_equal(make("d2ace", x=stored)._around.toarray(), plain)
+
+
 def test_full_pass_is_not_for_dihcl():
     with pytest.raises(ValueError, match=r"full_pass.*DIHCL"):
         make("dihcl", predictions="full_pass")

@@ -227,6 +227,12 @@ class TestDrawnAhead:
         with pytest.warns(UserWarning, match=r"after batch 5 of epoch 1, .* save between epochs"):
             assert self.position(selector) == 5
 
+    def test_an_epoch_drawn_ahead_to_its_end_is_no_epoch_trained(self):
+        selector, _ = self.drawn(0, predictions="full_pass")
+        list(selector)
+        with pytest.warns(UserWarning, match=r"will be skipped: save between epochs"):
+            selector.state_dict()
+
     def test_a_full_pass_between_epochs_need_not_count(self):
         selector, _ = self.drawn(predictions="full_pass")
         list(selector)  # the epoch after the abandoned one

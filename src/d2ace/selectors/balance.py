@@ -132,4 +132,5 @@ class Balance(QuantisedSelector):
         if not len(rows):
             return torch.ones(0, self.q, dtype=self.dtype, device=rows.device)
         keys = pair_keys(self.seed, epoch, rows, self.q)
-        return selective_mask(self.labels_at(rows), keys, self.target, self.cap).to(self.dtype)
+        mask = selective_mask(self.labels_at(rows), keys, self.target, self.cap)
+        return self._beside(index, mask)

@@ -17,7 +17,15 @@ from . import drawing, probability
 from .context import apart
 from .flat import FlatSampler
 from .history import Memory
-from .inputs import Rows, device_rows, feature_matrix, given_predictions, host_rows, named_weights
+from .inputs import (
+    Rows,
+    device_rows,
+    feature_matrix,
+    given_predictions,
+    host_rows,
+    named_weights,
+    state_device,
+)
 from .options import refuse_unknown
 from .oversights import Oversights
 from .progress import Progress
@@ -36,7 +44,8 @@ class Selector(Sampler[list[int]]):
     Parameters
     ----------
     labels : [n, q] zeros and ones
-        torch, numpy or scipy.sparse. A sparse matrix stays sparse.
+        torch, numpy or scipy.sparse. A sparse matrix stays sparse; Balance, DIHCL and Hard-Imb
+        keep a dense copy of one byte per pair beside it.
     features : [n, d] numbers, optional
         Only used to find neighbours, by the methods that have them.
     batch_size, epochs, warmup : int
@@ -102,6 +111,11 @@ class Selector(Sampler[list[int]]):
         self.on_invalid = inputs.choice("on_invalid", on_invalid, ("error", "skip"))
         self.predictions = inputs.choice("predictions", predictions, ("train", "full_pass"))
         self.device = None if device is None else inputs.torch_device(device)
+        if self.device is not None and state_device(self.device) != self.device:
+            raise ValueError(
+                f"device is {device!r}, which has no float64; leave it out: predictions from there "
+                "are kept on the processor."
+            )
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}.")
         self.dtype = dtype
@@ -207,8 +221,7 @@ class Selector(Sampler[list[int]]):
         """
         verify(self, loader)
 
-    @torch.inference_mode(False)
-    @torch.no_grad()
+    @apart
     def observe(self, index: Any, *, logits: Any = None, probs: Any = None) -> None:
         """Tell the predictions [b, q] for rows ``index`` [b], once per trained batch.
 
@@ -217,7 +230,7 @@ class Selector(Sampler[list[int]]):
         the next epoch starts.
         """
         values, are_logits = given_predictions(logits, probs)
-        home = self._staging.device if self._staging else self.device or values.device
+        home = self._staging.device if self._staging else self._kept_on(values.device)
         rows: Rows | Tensor
         if self.replacement or "cpu" in (home.type, _device_type(index)):
             rows = host_rows(index, self.n, unique=not self.replacement)
@@ -234,6 +247,8 @@ class Selector(Sampler[list[int]]):
             self._stage(values.device).add(rows, values, are_logits=are_logits)
         if self.predictions == "train":
             self._progress.observed(rows if isinstance(rows, Tensor) else rows.array)
+        else:
+            self._progress.passed()
 
     @apart
     def loss_weight(self, index: Any) -> Tensor | None:
@@ -247,7 +262,7 @@ class Selector(Sampler[list[int]]):
             return None
         rows = self._rows_to_weigh(index)
         weight = 1.0 / (self.n * self._drawn.to(rows.device).index_select(0, rows))
-        return weight.to(self.dtype).unsqueeze(1)
+        return self._beside(index, weight.unsqueeze(1))
 
     @property
     @apart
@@ -321,7 +336,7 @@ class Selector(Sampler[list[int]]):
         """The method's state, created when first needed."""
         if self._memory is None:
             with torch.device(self._home):
-                self._memory = self.make_memory()
+                self._memory = self.make_memory().to(self._home)
         return self._memory
 
     @property
@@ -329,6 +344,9 @@ class Selector(Sampler[list[int]]):
         if self._staging is not None:
             return self._staging.device
         return self.device or torch.device("cpu")
+
+    def _kept_on(self, device: torch.device) -> torch.device:
+        return self.device or state_device(device)
 
     @property
     def _learns(self) -> bool:
@@ -340,7 +358,7 @@ class Selector(Sampler[list[int]]):
         if self._staging is None:
             self._staging = Staging(
                 (self.n, self.q),
-                self.device or device,
+                self._kept_on(device),
                 self.dtype,
                 advance=self.update,
                 stand_in=self._last_known,
@@ -377,10 +395,15 @@ class Selector(Sampler[list[int]]):
 
     def _rows_to_weigh(self, index: Any) -> Tensor:
         """Rows where their loss is: on an accelerator they stay, and are not read back."""
-        if _device_type(index) != "cpu":
+        if _device_type(index) not in ("cpu", "mps"):
             return device_rows(index)
         rows = host_rows(index, self.n, unique=False).array
-        return torch.from_numpy(rows.astype(np.int64)).to(self._home)
+        return torch.from_numpy(rows.astype(np.int64)).to(self._home, non_blocking=True)
+
+    def _beside(self, index: Any, weight: Tensor) -> Tensor:
+        """Loss weights in the selector's precision, where an index on an accelerator is."""
+        weight = weight.to(self.dtype)
+        return weight.to(index.device) if _device_type(index) != "cpu" else weight
 
     def _is_selective(self, epoch: int) -> bool:
         return epoch > self.warmup

@@ -9,6 +9,8 @@ from typing import Any, TypeVar, cast
 
 import torch
 
+_AUTOCAST = ("cpu", "cuda")  # and wherever state is kept
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -21,12 +23,12 @@ def apart(method: Function) -> Function:
 
     @functools.wraps(method)
     def run(self: Any, *arguments: Any, **options: Any) -> Any:
-        device = self._home.type
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.no_grad())
-            if torch.amp.is_autocast_available(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
+            for device in {*_AUTOCAST, self._home.type}:
+                if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+                    stack.enter_context(torch.autocast(device, enabled=False))
             return method(self, *arguments, **options)
 
     return cast("Function", run)

@@ -19,7 +19,7 @@ from .scores import cross_entropy
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_FLOORS = {"mean": -50.0, "literal": -700.0}  # keep every probability positive
+_FLOORS = {"mean": -50.0, "literal": -300.0}  # keep 1/P finite, in later updates too
 _NO_HARDNESS = 1e-300
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from torch import Tensor
 
 _BLOCK = 1 << 16  # draws a block
-_ROUNDS = 20  # fruitless rounds of redrawing before the rest is drawn by keys
+_ROUNDS = 20  # fruitless rounds of redrawing before the rest is drawn in another way
+_MANY = 1 << 15  # rows, from which on a key for each of them in each batch would take long
 
 Array = np.ndarray[Any, Any]
 
@@ -61,8 +62,8 @@ def weighted(
     p = probabilities.cpu().numpy()
     batch_size = sizes[0]
     by_keys = not replacement and 2 * batch_size > p.size
-    cumulative = np.cumsum(p)
-    cumulative /= cumulative[-1]
+    cumulative = _cumulative(p)
+    rest = _Keys(p) if p.size < _MANY else _Arrivals(p, batch_size)
     per_block = max(1, _BLOCK // batch_size)
     for block in range(start // per_block, -(-len(sizes) // per_block)):
         first = block * per_block
@@ -73,10 +74,16 @@ def weighted(
         elif replacement:
             batches = _independent(cumulative, (len(chosen), batch_size), source)
         else:
-            batches = _distinct(p, cumulative, (len(chosen), batch_size), source)
+            batches = _distinct(cumulative, (len(chosen), batch_size), source, rest)
         for number, (size, batch) in enumerate(zip(chosen, batches, strict=True), start=first):
             if number >= start:
                 yield batch[:size].tolist()
+
+
+def _cumulative(p: Array) -> Array:
+    total = np.cumsum(p)
+    total /= total[-1]
+    return total
 
 
 def _independent(cumulative: Array, shape: tuple[int, int], source: np.random.Generator) -> Array:
@@ -89,31 +96,88 @@ def _independent(cumulative: Array, shape: tuple[int, int], source: np.random.Ge
 
 
 def _distinct(
-    p: Array, cumulative: Array, shape: tuple[int, int], source: np.random.Generator
+    cumulative: Array, shape: tuple[int, int], source: np.random.Generator, rest: _Keys | _Arrivals
 ) -> Array:
     """Successive sampling without replacement: draw, keep first occurrences, until full."""
     batches = _independent(cumulative, shape, source)
     ordered = np.sort(batches, axis=1)
     repeated = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
     for number in np.flatnonzero(repeated):
-        batches[number] = _complete(batches[number], p, cumulative, source)
+        batches[number] = _complete(batches[number], cumulative, source, rest)
     return batches
 
 
-def _complete(batch: Array, p: Array, cumulative: Array, source: np.random.Generator) -> Array:
+def _complete(
+    batch: Array, cumulative: Array, source: np.random.Generator, rest: _Keys | _Arrivals
+) -> Array:
     size = batch.size
     kept = _first_occurrences(batch)
-    for _ in range(_ROUNDS):
+    for _ in range(rest.rounds):
         if kept.size == size:
             return kept
-        more = _independent(cumulative, (1, 2 * (size - kept.size) + 8), source)[0]
-        kept = _first_occurrences(np.concatenate([kept, more]))[:size]
-    if kept.size < size:  # the mass sits on a few rows: draw the missing ones by keys
-        rest = np.ones(p.size, dtype=bool)
-        rest[kept] = False
-        rows = np.flatnonzero(rest)
-        kept = np.concatenate([kept, rows[_smallest_keys(p[rows], size - kept.size, source)]])
+        kept = _redrawn(kept, size, cumulative, source)
+    if kept.size < size:  # the mass sits on a few rows
+        kept = np.concatenate([kept, rest.draw(kept, size - kept.size, source)])
     return kept
+
+
+def _redrawn(kept: Array, size: int, cumulative: Array, source: np.random.Generator) -> Array:
+    more = _independent(cumulative, (1, 2 * (size - kept.size) + 8), source)[0]
+    return _first_occurrences(np.concatenate([kept, more]))[:size]
+
+
+class _Keys:
+    """More rows for a batch, each further one in proportion to P among those that are left."""
+
+    rounds = _ROUNDS
+
+    def __init__(self, p: Array) -> None:
+        self.p = p
+
+    def draw(self, kept: Array, count: int, source: np.random.Generator) -> Array:
+        left = np.ones(self.p.size, dtype=bool)
+        left[kept] = False
+        rows = np.flatnonzero(left)
+        return rows[_smallest_keys(self.p[rows], count, source)]
+
+
+class _Arrivals(_Keys):
+    """The same for many rows, in time that does not grow with them.
+
+    Rows that arrive at rate P_i each come first at a time which is an exponential key e_i / P_i.
+    The heaviest rows, fewer than b, get their keys one by one. All others share a stream of
+    arrivals, in which the heaviest, drawn again and again, no longer hide them.
+    """
+
+    rounds = 2
+
+    def __init__(self, p: Array, batch_size: int) -> None:
+        super().__init__(p)
+        self._batch_size = batch_size
+        self._light: Array | None = None
+
+    def draw(self, kept: Array, count: int, source: np.random.Generator) -> Array:
+        if self._light is None:  # few distributions are so uneven that it is needed
+            place = self.p.size - self._batch_size
+            self._heavy = np.flatnonzero(self.p > np.partition(self.p, place)[place])
+            light = self.p.copy()
+            light[self._heavy] = 0.0
+            self._light, self._mass = _cumulative(light), light.sum()
+        heavy = np.setdiff1d(self._heavy, kept, assume_unique=True)
+        keys = source.standard_exponential(heavy.size) / self.p[heavy]
+        rows, times, now = np.empty(0, np.int64), np.empty(0), 0.0
+        for _ in range(_ROUNDS):
+            drawn = _independent(self._light, (1, 2 * count + 8), source)[0]
+            came = now + np.cumsum(source.standard_exponential(drawn.size)) / self._mass
+            now = came[-1]
+            rows, times = np.concatenate([rows, drawn]), np.concatenate([times, came])
+            first = np.sort(np.unique(rows, return_index=True)[1])
+            first = first[~np.isin(rows[first], kept)]
+            rows, times = rows[first], times[first]
+            if rows.size >= count:
+                order = np.argsort(np.concatenate([keys, times]), kind="stable")[:count]
+                return np.concatenate([heavy, rows])[order]
+        return super().draw(kept, count, source)  # the others are as uneven
 
 
 def _first_occurrences(rows: Array) -> Array:
@@ -124,4 +188,7 @@ def _first_occurrences(rows: Array) -> Array:
 def _smallest_keys(p: Array, size: int, source: np.random.Generator) -> Array:
     """Successive sampling in one pass: the smallest exponential keys e_i / P_i, in their order."""
     keys = source.standard_exponential(p.size) / p
-    return np.argsort(keys, kind="stable")[:size]
+    if size >= p.size:
+        return np.argsort(keys, kind="stable")
+    near = np.argpartition(keys, size)[:size]
+    return near[np.argsort(keys[near], kind="stable")]

@@ -60,6 +60,9 @@ class HardImb(QuantisedSelector):
         self.features = None  # they have served to find neighbours
         self._imbalance = torch.from_numpy(local_imbalance(self.labels, around))
 
+    def reference_schedule(self, epoch: int) -> float:
+        return self.pressure
+
     def make_memory(self) -> Memory:
         loss = self.q * math.log(2.0)  # of a prediction never made
         return Memory(
@@ -78,7 +81,8 @@ class HardImb(QuantisedSelector):
 
     def instance_weights(self) -> dict[str, Tensor]:
         scale = self.q if self.preset == "reference" else 1
-        hardness = self._imbalance.to(self._home) * self.memory.loss / scale
+        self._imbalance = self._imbalance.to(self._home)
+        hardness = self._imbalance * self.memory.loss / scale
         return {"hardness": probability.level(hardness, self.dtype)}
 
     def label_importance(self) -> dict[str, Tensor]:

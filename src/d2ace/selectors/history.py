@@ -178,9 +178,10 @@ class BinaryHistory(Memory):
         self.bits.index_copy_(0, index, kept * 2 + (probs > 0.5).to(kept.dtype))
         self.visits.index_add_(0, index, torch.ones_like(index))
 
-    def ones(self) -> Tensor:
-        """How many of the stored bits are set: [n, q]."""
-        count = self.bits & 1
+    def ones(self, rows: slice) -> Tensor:
+        """How many of the stored bits of each pair are set."""
+        bits = self.bits[rows]
+        count = bits & 1
         for shift in range(1, self.window):
-            count += (self.bits >> shift) & 1
+            count += (bits >> shift) & 1
         return count

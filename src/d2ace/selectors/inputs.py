@@ -17,8 +17,9 @@ from d2ace.inputs import Features, as_array, csr, refuse_dtype
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor on the array's memory, or on a copy where torch may not write (memory maps)."""
-    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+    """A tensor on the array's memory, or on a copy that torch can use (memory maps, byte order)."""
+    native = array.dtype.newbyteorder("=")
+    return torch.from_numpy(np.require(array, dtype=native, requirements=["C", "W"]))
 
 
 def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
@@ -53,6 +54,11 @@ def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
             "or pass features=None to use each instance alone as its neighbourhood."
         )
     return matrix
+
+
+def state_device(device: torch.device) -> torch.device:
+    """Where state is kept for predictions on ``device``: Apple's has no float64."""
+    return torch.device("cpu") if device.type == "mps" else device
 
 
 class Rows(NamedTuple):
@@ -96,7 +102,7 @@ def device_rows(index: Tensor) -> Tensor:
         raise ValueError(f"index must be one-dimensional, got shape {tuple(index.shape)}.")
     if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
         raise TypeError(f"index must hold whole numbers, got dtype {index.dtype}.")
-    return index.detach()
+    return index.detach().to(torch.int64)
 
 
 def named_weights(selector: Any, weights: Any) -> dict[str, Tensor]:

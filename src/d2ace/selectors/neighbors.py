@@ -132,10 +132,16 @@ class _Sparse:
         return cross.mul_(-2).add_(self.norms).add_(self.norms[rows, None])
 
     def exact_distances(self, rows: Tensor, columns: Tensor) -> Tensor:
-        left = self.values[np.repeat(rows.numpy(), columns.shape[1])]
-        difference = left - self.values[columns.numpy().ravel()]
-        squared = np.asarray(difference.multiply(difference).sum(axis=1))
-        return torch.from_numpy(squared.reshape(columns.shape))
+        entries = max(1, self.values.nnz // max(1, self.values.shape[0])) * columns.shape[1]
+        height = max(1, _PART // max(1, entries))
+        exact = torch.empty(columns.shape, dtype=torch.float64)
+        for start in range(0, len(rows), height):
+            part = columns[start : start + height].numpy()
+            own = rows[start : start + height].numpy()
+            difference = self.values[np.repeat(own, part.shape[1])] - self.values[part.ravel()]
+            squared = np.asarray(difference.multiply(difference).sum(axis=1))
+            exact[start : start + height] = torch.from_numpy(squared.reshape(part.shape))
+        return exact
 
 
 def is_number(neighbors: Any) -> bool:

@@ -39,6 +39,7 @@ class Progress:
         self._in_step = True
         self._ahead: deque[np.ndarray[Any, Any]] = deque()
         self._rows_drawn = self._rows_told = self._weighed = 0  # since `_base`, in any order
+        self._passed = True  # all rows were observed since the epoch began
 
     @property
     def epoch(self) -> int:
@@ -66,7 +67,7 @@ class Progress:
         self.running, self.resuming = True, False
         self._observed = self._base = self._drawn
         self._part = self._rows_drawn = self._rows_told = self._weighed = 0
-        self._in_step = True
+        self._in_step, self._passed = True, False
         self._ahead.clear()
         return self._drawn
 
@@ -93,7 +94,7 @@ class Progress:
 
     def _give_up(self) -> None:
         """Expect nothing any more of the epoch drawn last."""
-        self._drawn, self._in_step = self.batches, False
+        self._drawn, self._in_step, self._passed = self.batches, False, True
         self._rows_drawn = self._rows_told = 0
 
     def observed(self, rows: Any) -> None:
@@ -110,6 +111,10 @@ class Progress:
             self._ahead.popleft()
             self._observed, self._part = self._observed + 1, 0
 
+    def passed(self) -> None:
+        """Rows of a pass over all of them were observed, so that the epoch has been trained."""
+        self._passed = True
+
     def weighed(self) -> None:
         """Somebody asked for the loss weights of a batch."""
         self._weighed += 1
@@ -125,8 +130,8 @@ class Progress:
         Where nothing was observed at all, the batches drawn are taken at their word.
         """
         if full_pass:  # no batch is observed; but who asks for its loss weights trains it
-            inside = self.running and not self.resuming and self._drawn < self.batches
-            return inside and self._weighed < self._drawn - self._base
+            begun = not self._passed and not self.resuming
+            return begun and self._weighed < self._drawn - self._base
         return not self._counted and 0 < self._rows_told < self._rows_drawn
 
     @property

@@ -11,7 +11,7 @@ from d2ace import inputs
 
 from .history import BinaryHistory
 from .quantised import NotebookSelector, QuantisedOptions
-from .scores import binary_entropy
+from .scores import binary_entropy, row_blocks
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -57,5 +57,8 @@ class Recent(NotebookSelector):
         counts = torch.arange(size, dtype=torch.float64, device=self.memory.bits.device)
         table = binary_entropy((counts / counts.clamp_min(1).unsqueeze(1)).clamp_max(1.0))
         stored = self.memory.visits.clamp(max=self.window).unsqueeze(1)
-        place = self.memory.ones().to(torch.int64).add_(stored * size)
-        return {"entropy": table.view(-1)[place].sum(dim=1)}
+        entropy = torch.empty(self.n, dtype=torch.float64, device=counts.device)
+        for rows in row_blocks(self.n, self.q, counts.device):
+            place = self.memory.ones(rows).to(torch.int64).add_(stored[rows] * size)
+            torch.sum(table.view(-1)[place], dim=1, out=entropy[rows])
+        return {"entropy": entropy}

@@ -61,23 +61,24 @@ class Staging:
         if isinstance(rows, Tensor):
             self.flush()
             inside = self._check_rows(rows)
-            values = values.masked_fill(~inside.unsqueeze(1), torch.nan)
+            values = values.to(self.device).masked_fill(~inside.unsqueeze(1), torch.nan)
             self._process(rows.to(self.device).clamp(0, self.n - 1), values, are_logits, marked)
             return
         array = rows.array
         if rows.repeated:  # drawn with replacement: the first occurrence counts
             first = np.sort(np.unique(array, return_index=True)[1])
-            array, values = array[first], values[torch.from_numpy(first).to(values.device)]
+            array, values = array[first], values[_sent(first, values.device)]
         if self.filled + len(array) > self.capacity:
             self.flush()
         if len(array) > self.capacity:
-            index = torch.from_numpy(array.astype(np.int64)).to(self.device)
+            index = _sent(array.astype(np.int64), self.device)
             self._process(index, values, are_logits, marked)
             return
         stop = self.filled + len(array)
         place = self.values[self.filled : stop]
         # batch by batch: the last bit of a sigmoid depends on where in a block a value stands
-        if are_logits and not marked and self.on_host and values.dtype == self.dtype:
+        alike = values.dtype == self.dtype and values.device == self.device
+        if are_logits and not marked and self.on_host and alike:
             torch.sigmoid(values, out=place)
         else:
             self._convert(place.copy_(values), are_logits, marked)
@@ -92,13 +93,13 @@ class Staging:
         rows, values = self.rows[: self.filled], self.values[: self.filled]
         marked = self.marked
         self.filled, self.marked = 0, False
-        index = torch.from_numpy(rows).to(self.device)
+        index = _sent(rows, self.device)
         turns = _turns(rows)
         if len(turns) == 1:
             self._advance(index, values, marked)
             return
         for turn in turns:
-            chosen = torch.from_numpy(turn).to(self.device)
+            chosen = _sent(turn, self.device)
             self._advance(index[chosen], values.index_select(0, chosen), marked)
 
     def raise_fault(self) -> None:
@@ -191,6 +192,11 @@ class Staging:
     def _keep(self, *fault: Tensor) -> None:
         """The first fault stays."""
         self.fault = torch.where(self.fault[0] > 0, self.fault, torch.stack(fault))
+
+
+def _sent(places: np.ndarray[Any, Any], device: torch.device) -> Tensor:
+    """Row numbers on a device, without waiting for what it still has to do."""
+    return torch.from_numpy(places).to(device, non_blocking=True)
 
 
 def _at(values: Tensor, place: Tensor) -> Tensor:
