@@ -237,6 +237,22 @@ def test_a_run_on_images_that_is_killed_ends_as_if_it_had_not_been(
     assert one.test == two.test
 
 
+def test_a_signal_to_all_processes_of_a_run_saves(folder: Path, tmp_path: Path) -> None:
+    words = [*WORDS, "--root", str(folder), "--epochs", "1000", "--workers", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "d2ace", "train", *words, "--out", str(tmp_path / "run")],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    first_lines_until(process, "epoch 1/")
+    os.killpg(process.pid, signal.SIGTERM)
+    assert "Stopped by SIGTERM in epoch" in process.stderr.read().splitlines()[-1]  # type: ignore[union-attr]
+    assert process.wait() == 128 + signal.SIGTERM
+    process.stderr.close()  # type: ignore[union-attr]
+    assert (tmp_path / "run" / "checkpoint.pt").exists()
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_broken_image_is_named_in_one_sentence(
     folder: Path, tmp_path: Path, workers: int

@@ -102,6 +102,25 @@ def test_evaluation_is_untouched(tmp_path):
     np.testing.assert_array_equal(predicted, plain.predict(data()).predictions)
 
 
+def test_evaluation_after_a_step_that_failed_is_untouched(tmp_path):
+    trainer = make_trainer(tmp_path, eval_dataset=data())
+    calls = 0
+
+    def interrupt(*_):
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise KeyboardInterrupt
+
+    trainer.model.register_forward_pre_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    before = trainer.selector.state_dict()["memory"]
+    trainer.evaluate()
+    after = trainer.selector.state_dict()["memory"]
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+
+
 def test_a_trainer_and_datasets_of_ones_own(tmp_path):
     seen = []
 

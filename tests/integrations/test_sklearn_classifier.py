@@ -13,7 +13,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -201,8 +201,14 @@ def test_one_binary_target(table):
     assert classifier.predict_proba(X).shape == (240, 2)
     assert classifier.decision_function(X).shape == (240,)
     assert set(classifier.predict(X)) <= {"no", "yes"}
-    column = small().fit(X, Y[:, :1])  # one label is a matrix of labels too
-    assert column.predict_proba(X).shape == (240, 1)
+
+
+def test_a_column_of_zeros_and_ones_is_scored_the_right_way_round(table):
+    X, Y = table
+    flat = cross_val_score(small(), X, Y[:, 0], scoring="roc_auc", cv=2)
+    with pytest.warns(DataConversionWarning, match="1d array was expected"):
+        column = cross_val_score(small(), X, Y[:, :1], scoring="roc_auc", cv=2)
+    np.testing.assert_array_equal(column, flat)
 
 
 def test_a_column_of_two_words_is_one_binary_target(table):
@@ -231,7 +237,8 @@ def test_a_bar_on_request(table, capsys):
         ({"selector": "d2ac"}, "d2ac"),
         ({"epochs": 0}, "epochs is 0"),
         ({"n_iter_no_change": 0}, "n_iter_no_change is 0"),
-        ({"validation_fraction": 1.5}, "validation"),
+        ({"validation_fraction": 1.5}, "validation_fraction is 1.5"),
+        ({"random_state": -1}, "random_state is -1"),
         ({"monitor": "auc"}, "monitor is 'auc'"),
         ({"device": "gpu"}, "'gpu'"),
         ({"selector_options": {"seed": 1}}, "seed is a setting of the run"),

@@ -168,6 +168,29 @@ def test_a_signal_in_the_middle_of_an_epoch(
     assert (tmp_path / "run" / "checkpoint.pt").exists()
 
 
+def test_a_signal_ends_a_run_without_a_folder_and_nothing_else(table_file: Path) -> None:
+    """Also one in a program that has processes of its own."""
+    program = f"""
+import multiprocessing, os, signal, d2ace
+
+def ask(entry):
+    print("child", child.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+child = multiprocessing.get_context("fork").Process(target=signal.pause)
+child.start()
+d2ace.train({str(table_file)!r}, "mlp", epochs=3, warmup=1, watch=ask)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline().split()[1])
+        assert process.wait() == -signal.SIGTERM
+        os.kill(child, signal.SIGKILL)  # which is still there, and holds the output open
+        assert process.stdout.read() == ""
+
+
 def test_a_finished_run_is_not_trained_again(table: MultiLabelData, tmp_path: Path) -> None:
     first = small_run(table, out=tmp_path)
     seen: list[Any] = []
@@ -358,11 +381,12 @@ def test_one_process_at_a_time_in_a_folder(
     refused: list[str] = []
 
     def intrude(entry: dict[str, Any]) -> None:
+        shutil.copytree(tmp_path / "run", tmp_path / f"backup {entry['epoch']}")
         with pytest.raises(RunError, match="Another process is training in") as error:
-            small_run(table, out=tmp_path)
+            small_run(table, out=tmp_path / "run")
         refused.append(str(error.value))
 
-    small_run(table, out=tmp_path, watch=intrude)
+    small_run(table, out=tmp_path / "run", watch=intrude)
     assert len(refused) == 5
 
 

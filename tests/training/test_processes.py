@@ -18,6 +18,7 @@ from smallrun import SMALL, small_run, without_times
 import d2ace
 from d2ace.data import MultiLabelData
 from d2ace.errors import RunError, UserError
+from d2ace.integrations.distributed import DistributedSelector
 from d2ace.training import RunResult
 from d2ace.training.shared import SharedSelector
 
@@ -180,6 +181,18 @@ def test_a_state_waits_for_what_was_observed() -> None:
         shared.state_dict()
 
 
+def test_a_loaded_state_forgets_what_was_observed_after_it() -> None:
+    labels, _ = problem()
+    batches = DistributedSelector(d2ace.Active(labels, batch_size=20))
+    batches._shared.world = 2  # nothing is exchanged below
+    drawn = iter(batches._shared)
+    before = batches.selector.state_dict()
+    batches._shared.observe(part := next(drawn), torch.ones(len(part.rows), Q))
+    batches.load_state_dict(before)
+    after = batches.state_dict()["memory"]  # nothing waits, so that nobody else need be asked
+    assert all(torch.equal(after[name], value) for name, value in before["memory"].items())
+
+
 PLAIN = SMALL | {"model_options": {"h": 16, "L": 2, "p": 0.0}, "threads": None}  # no dropout
 
 
@@ -199,7 +212,7 @@ def test_training_on_two_processes_equals_twice_the_batch(table_file: Path, tmp_
 def test_launchers_and_resuming_on_two_processes(table_file: Path, tmp_path: Path) -> None:
     """By torchrun, killed after a checkpoint in mid-epoch and started again; and by fabric run."""
     settings = ["--model", "mlp", "--epochs", "4", "--warmup", "1", "--batch-size", "16"]
-    settings += ["--accelerator", "cpu", "--checkpoint-every", "2", "--json"]
+    settings += ["--accelerator", "cpu", "--checkpoint-every", "1", "--json"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     torchrun += ["--nproc-per-node=2", "-m", "d2ace"]
     fabric_run = [sys.executable, "-c", "from lightning_fabric.cli import _main; _main()", "run"]

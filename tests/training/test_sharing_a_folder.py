@@ -89,6 +89,37 @@ def test_what_is_refused_clears_nothing(table_file: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize(
+    ("typo", "sentence"),
+    [({"model_options": {"hh": 16}}, "'hh'"), ({"selector_options": {"neigbors": 4}}, "neigbors")],
+)
+def test_an_option_that_does_not_exist_costs_nothing(
+    table: MultiLabelData, tmp_path: Path, typo: dict[str, Any], sentence: str
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    small_run(table, out=old)
+    before = content(old)
+    with pytest.raises(UserError, match=sentence):
+        small_run(table, out=old, resume=False, **typo)
+    assert content(old) == before
+    with pytest.raises(UserError, match=sentence):
+        small_run(table, out=new, **typo)
+    assert without_times(small_run(table, out=new)) == without_times(
+        RunResult.read(old / "result.json")
+    )
+
+
+def test_a_run_that_saved_nothing_does_not_stand_in_the_way(
+    table: MultiLabelData, tmp_path: Path
+) -> None:
+    small_run(table, out=tmp_path / "run")
+    for path in (tmp_path / "run").iterdir():
+        if path.name != "run.json":
+            path.unlink()
+    assert small_run(table, out=tmp_path / "run", seed=5).config["seed"] == 5
+    assert '"seed": 5' in (tmp_path / "run" / "run.json").read_text()
+
+
 @pytest.mark.parametrize("epoch", [1, 2])
 def test_tuning_leaves_an_unfinished_run_alone(
     table: MultiLabelData, tmp_path: Path, epoch: int
@@ -114,3 +145,17 @@ def test_a_search_killed_while_it_copied_goes_on(table: MultiLabelData, tmp_path
     (tmp_path / "result.json").unlink()
     with pytest.raises(UserError, match="holds another run that is not finished"):
         small_run(table, **settings, seed=4)
+
+
+def test_a_search_over_other_options_is_another_search(
+    table: MultiLabelData, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"out": tmp_path, "tune": True, "epochs": 1, "warmup": 0}
+    settings |= {"model": "clif", "selector": "random"}
+    first = small_run(table, model_options={"h": 8, "lam": 0.1}, **settings)
+    assert first.tuning is not None
+    for options in ({"h": 8, "e": 64}, {"h": 16, "lam": 0.1}, {"h": 8, "lam": 1.0}):
+        with pytest.raises(UserError, match="holds the result of another run"):
+            small_run(table, model_options=options, **settings)
+    again = small_run(table, model_options={"h": 8, "lam": 0.1}, **settings)
+    assert again.to_dict() == first.to_dict()

@@ -48,17 +48,18 @@ def test_train_shows_progress_and_a_table(
 def test_lines_in_a_pipe_are_whole(
     capsys: pytest.CaptureFixture[str], table: MultiLabelData, tmp_path: Path
 ) -> None:
-    path = tmp_path / ("long" * 20) / "table.npz"
+    path = tmp_path / ("long[bold]" * 8) / "table.npz"  # no markup either
     path.parent.mkdir()
     save(table, path)
-    code, out, _ = run(capsys, "train", str(path), *FAST)
+    code, out, _ = run(capsys, "train", str(path), *FAST, "--out", f"{path.parent}/run")
     assert code == 0
     lines = out.splitlines()
     assert lines[0].startswith(f"{path}: ")
     assert lines[0].endswith("12 features, 5 labels; mlp with d2ace")
-    assert len(lines) == 1 + 1 + 9 + 1  # sizes, headings, metrics, seconds
-    assert lines[-1].startswith("seconds: setup ")
-    assert "total" in lines[-1]
+    assert len(lines) == 1 + 1 + 9 + 1 + 1  # sizes, headings, metrics, seconds, folder
+    assert lines[-2].startswith("seconds: setup ")
+    assert "total" in lines[-2]
+    assert lines[-1] == f"saved in {path.parent}/run"
 
 
 def test_tuning_names_every_candidate(
@@ -191,7 +192,8 @@ def test_saved_runs_take_rows_as_they_come(
     dense = saved.predict_proba(table.X)
     assert dense.shape == (240, 5)
     assert np.array_equal(saved.predict(table.X), dense >= 0.5)
-    assert saved.predict_proba(sp.csr_matrix(table.X)) == pytest.approx(dense, abs=1e-6)
+    for form in (sp.csr_matrix, sp.csc_array, sp.lil_matrix, sp.dok_array):
+        assert saved.predict_proba(form(table.X)) == pytest.approx(dense, abs=1e-6)
     assert saved.predict_proba(table.X[:0]).shape == (0, 5)
     with pytest.raises(UserError, match=r"X has shape \(240, 3\), but .* rows of 12 features"):
         saved.predict_proba(table.X[:, :3])
@@ -232,6 +234,7 @@ def test_every_model_reloads(
         (["{table}", "--fold", "-1"], 2, "fold is -1; it must be a whole number from 0 up"),
         (["{table}", "--fold", "two"], 2, "Invalid value for '--fold'"),
         (["{table}", "--epochs", "0"], 2, "epochs is 0"),
+        (["{table}", "--validation", "0.001"], 2, "validation is 0.001; it must lie between 0.01"),
         (["{table}", "--folds", "121"], 2, "has 240 rows after preparation, too few for 121"),
         (["{tiny}"], 2, "has 9 rows after preparation, too few for 5 folds"),
         (["{table}", "--accelerator", "cuda"], 2, "torch finds no such device here"),

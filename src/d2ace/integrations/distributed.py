@@ -137,7 +137,9 @@ class DistributedSelector(Sampler[list[int]]):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where :meth:`state_dict` was taken, with any number of processes."""
         self.selector.load_state_dict(state)
+        self._shared.forget()
         self._ahead.clear()
+        self._waiting = 0
 
     def _join(self) -> None:
         """Learn which process this is; before training starts, nobody may know."""

@@ -13,6 +13,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -212,8 +213,13 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 f"model is {self.model!r}, which reads images, but a classifier is given tables; "
                 f"choose from {', '.join(name for name in MODELS if name not in IMAGE_MODELS)}."
             )
+        share = self.validation_fraction
+        if not isinstance(share, Real) or not 0.01 < share < 0.99:
+            raise UserError(f"validation_fraction is {share!r}; it must lie between 0.01 and 0.99.")
         given = self.random_state
         whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
+        if whole and given < 0:
+            raise UserError(f"random_state is {given}; it must be 0 or more, or None.")
         seed = int(given) if whole else int(check_random_state(given).randint(_SEEDS))
         return RunConfig(
             data="fit",
@@ -235,17 +241,16 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """The labels as zeros and ones [n, q], and ``classes_``."""
         check_classification_targets(y)
         right = (y == 0) | (y == 1)
-        self._binary = y.ndim == 1
+        self._binary = y.ndim == 1 or y.shape[1] == 1  # scorers take one column for binary, too
         if not self._binary and right.all():
             self.classes_ = np.arange(y.shape[1])
             return y.astype(np.uint8)
-        if not self._binary and y.shape[1] > 1:
+        if not self._binary:
             row, column = np.argwhere(~right)[0]
             raise UserError(
                 f"y[{row}, {column}] is {y[row, column]}, but labels must be 0 or 1; {_GIVE}"
             )
-        y = column_or_1d(y, warn=not self._binary)
-        self._binary = True
+        y = column_or_1d(y, warn=y.ndim > 1)
         kind = type_of_target(y, input_name="y")
         if kind != "binary":
             raise UserError(

@@ -64,6 +64,7 @@ class SelectionMixin:
         self.selector = selector
         self._rows: list[int] | None = None  # of the batch in training; None once it is observed
         self._compared = False  # one batch's labels with the selector's, in every training
+        self._trained = False  # a batch went through, so that its labels are of a fitting type
         super().__init__(*args, **options)
 
     # The training batches -------------------------------------------------------------------
@@ -135,12 +136,16 @@ class SelectionMixin:
         self.selector.learning_rate = float(self.optimizer.param_groups[0]["lr"])
         if self.compute_loss_func is None:
             num_items_in_batch = None
-        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)  # type: ignore[misc]
-        if self._rows is not None:
-            raise UserError(
-                "The selector was not told a batch's predictions; a compute_loss of your own must "
-                "get its outputs from super().compute_loss(model, inputs, return_outputs=True)."
-            )
+        try:
+            loss: Tensor = super().training_step(model, inputs, num_items_in_batch)  # type: ignore[misc]
+            if self._rows is not None:
+                raise UserError(
+                    "The selector was not told a batch's predictions; a compute_loss of your own "
+                    "must get its outputs from super().compute_loss(model, inputs, "
+                    "return_outputs=True)."
+                )
+        finally:
+            self._rows = None  # also where the step failed: evaluation has no rows
         return loss
 
     def compute_loss(
@@ -160,7 +165,8 @@ class SelectionMixin:
                 model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch
             )
         except (RuntimeError, ValueError) as problem:
-            if isinstance(labels, Tensor) and not labels.is_floating_point():
+            explained = self._trained or isinstance(problem, torch.cuda.OutOfMemoryError)
+            if isinstance(labels, Tensor) and not labels.is_floating_point() and not explained:
                 raise UserError(
                     f"The loss cannot use labels of type {labels.dtype}: {problem}; multi-label "
                     "models need floats, so make the column of labels one of 0.0 and 1.0."
@@ -174,7 +180,7 @@ class SelectionMixin:
                 loss = _weighted_loss(logits, labels, weight)
             loss = loss * self.batches.loss_scale(rows)
             self.batches.observe(rows, logits=logits)
-            self._rows = None
+            self._rows, self._trained = None, True
         return (loss, outputs) if return_outputs else loss
 
     def _refuse_other_losses(self: Any) -> None:

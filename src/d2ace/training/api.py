@@ -132,8 +132,8 @@ def train_config(
     if out is None and (tensorboard or checkpoint_every or config.record):
         raise UserError("Checkpoints, event files and records need a folder; name one with out.")
     folder = None if out is None else RunFolder(Path(out), config)
-    if folder is not None and resume:
-        folder.check()  # as what it refuses needs no data to be loaded
+    if folder is not None:
+        folder.check(resume=resume)  # as what it refuses needs no data to be loaded
     fabric = make_fabric(devices, accelerator, config.precision)
     started = perf_counter()
     problem = make_problem(config, data, fabric.device, workers, progress)
@@ -143,11 +143,8 @@ def train_config(
             done = folder.finished(*ended) if resume else None  # nobody changes a result
             if done is None and first_process():  # the only one to write, alone from now on
                 stack.enter_context(folder.alone())
-                if not resume:
-                    folder.clear()
-                folder.check()
-                done = folder.finished(*ended)
-                folder.open()
+                folder.check(resume=resume)
+                done = folder.finished(*ended) if resume else None
             if done is not None:
                 return done
             if tensorboard:
@@ -155,5 +152,5 @@ def train_config(
 
                 watch = together(watch, EventFiles(folder.path / "tensorboard"))
         prepared = perf_counter() - started
-        run = Run(config, problem, folder, checkpoint_every, threads, watch, prepared)
+        run = Run(config, problem, folder, checkpoint_every, threads, watch, resume, prepared)
         return RunResult.from_dict(json.loads(launch(fabric, run)))

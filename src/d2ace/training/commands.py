@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from d2ace.data import load_features
@@ -264,9 +265,8 @@ def predict(
     except BrokenPipeError:
         raise
     except OSError as problem:
-        raise RunError(
-            f"{output} could not be written ({problem.strerror or problem}); choose another file."
-        ) from problem
+        place, why = output or "standard output", problem.strerror or problem
+        raise RunError(f"{place} could not be written ({why}); choose another file.") from problem
 
 
 def _one_of(argument: str | None, option: str | None) -> str:
@@ -296,9 +296,9 @@ def _show(result: RunResult, out: Path | None) -> None:
     images = MODELS[config["model"]].input == "image"
     rows = "images" if images else f"rows, {sizes['features']} features"
     console.print(
-        f"[bold]{config['data']}[/bold]: {sizes['train']} training, {sizes['validation']} "
+        f"[bold]{escape(config['data'])}[/bold]: {sizes['train']} training, {sizes['validation']} "
         f"validation and {sizes['test']} test {rows}, {sizes['labels']} labels; "
-        f"{config['model']} with {config['selector']}"
+        f"{config['model']} with {escape(config['selector'])}"
     )
     table = Table("metric", box=None, pad_edge=False, header_style="bold")
     for heading in (f"validation (epoch {result.best_epoch})", "test"):
@@ -323,4 +323,4 @@ def _show(result: RunResult, out: Path | None) -> None:
     seconds = ", ".join(f"{part} {value:.1f}" for part, value in result.seconds.items())
     console.print(f"seconds: {seconds}")
     if out is not None:
-        console.print(f"saved in {out}", soft_wrap=True)
+        console.print(f"saved in {out}", soft_wrap=True, markup=False)

@@ -214,7 +214,7 @@ _WHOLE_NUMBERS = {
 _NUMBERS = {
     "learning_rate": (0.0, float("inf")),
     "weight_decay": (0.0, float("inf")),
-    "validation": (0.0, 1.0),
+    "validation": (0.01, 0.99),
 }
 _SWITCHES = ("repair", "epoch_loss", "record", "cache_features")
 _CHOICES: dict[str, tuple[str, ...]] = {

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from d2ace.errors import RunError, UserError
 
@@ -24,10 +25,10 @@ from .config import RunConfig, protocol_of
 from .files import load_tensors, make_folder, save_tensors, write_whole
 from .result import RunResult
 
-__all__ = ["RunFolder", "described"]
+__all__ = ["RunFolder", "described", "saved_in"]
 
 FORMAT = 1
-_PATIENCE = 5.0  # seconds that a run of before may take to end
+_PATIENCE = 10.0  # seconds that a run of before may take to end, with its loader workers
 
 
 class RunFolder:
@@ -37,17 +38,21 @@ class RunFolder:
         self.path = path
         self.config = config
 
-    def check(self) -> None:
-        """Refuse the folder of another run, or one with files that look like a run's."""
+    def check(self, *, resume: bool) -> None:
+        """Refuse the folder of another run, or one with files that look like a run's.
+
+        A run that was refused or killed before it saved anything does not stand in the way.
+        """
+        saved = saved_in(self.path)
         if (self.path / "run.json").exists():
-            self._refuse_foreign(described(self.path), "run.json")
-            return
-        for name in ("checkpoint.pt", "best.pt", "result.json"):
-            if (self.path / name).exists():
-                raise RunError(
-                    f"{self.path} holds {name} without run.json, so nobody knows what it belongs "
-                    "to; it was left alone: choose another folder with out."
-                )
+            theirs = described(self.path)
+            if resume and saved:
+                self._refuse_foreign(theirs, "run.json")
+        elif saved:
+            raise RunError(
+                f"{self.path} holds {saved} without run.json, so nobody knows what it belongs "
+                "to; it was left alone: choose another folder with out."
+            )
 
     def finished(self, digest: str, processes: int) -> RunResult | None:
         """The result, if this run has ended already with these data and processes."""
@@ -60,19 +65,18 @@ class RunFolder:
         self._refuse_other_processes(path, result.environment["devices"], processes)
         return result
 
-    def clear(self) -> None:
-        """Remove what an earlier run left."""
-        if not (self.path / "run.json").exists():
-            return
-        for name in ("result.json", "checkpoint.pt", "record.npz", "best.pt", "run.json"):
-            (self.path / name).unlink(missing_ok=True)
-        self._forget_best(keep=None)
+    def open(self, *, resume: bool) -> None:
+        """Make the folder this run's; without ``resume``, what an earlier one left goes.
 
-    def open(self) -> None:
-        """Make the folder this run's."""
+        Comes after everything that may refuse the run.
+        """
+        if not resume and (self.path / "run.json").exists():
+            for name in ("result.json", "checkpoint.pt", "record.npz", "best.pt", "run.json"):
+                (self.path / name).unlink(missing_ok=True)
         for left in self.path.glob(".*.pt.*.tmp"):  # by a process killed while it wrote
             left.unlink(missing_ok=True)
-        if not (self.path / "run.json").exists():
+        if not (self.path / "checkpoint.pt").exists():
+            self._forget_best(keep=None)
             text = json.dumps({"format": FORMAT, "config": self.config.to_dict()}, indent=1)
             write_whole(self.path / "run.json", text.encode())
 
@@ -162,16 +166,15 @@ class RunFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep others out while a run works here; SQLite's lock ends with its process.
+        """Keep others out while a run works here; the lock ends with its process.
 
         Whatever changes a file of the folder belongs inside.
         """
         make_folder(self.path)
-        lock = sqlite3.connect(self.path / ".lock", timeout=_PATIENCE, isolation_level=None)
+        lock = FileLock(self.path / ".lock", timeout=_PATIENCE)
         try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as problem:
-            lock.close()
+            lock.acquire()
+        except Timeout as problem:
             raise RunError(
                 f"Another process is training in {self.path}; wait for it, or choose another "
                 "folder with out."
@@ -179,7 +182,7 @@ class RunFolder:
         try:
             yield
         finally:
-            lock.close()
+            lock.release()
 
     def _refuse_foreign(self, theirs: dict[str, Any], name: str) -> None:
         ours = json.loads(json.dumps(self.config.to_dict()))
@@ -194,6 +197,12 @@ class RunFolder:
                 f"{self.path / name} belongs to another run ({', '.join(differing)}); it was left "
                 "alone: choose another folder with out, or switch resume off to start over."
             )
+
+
+def saved_in(folder: Path) -> str | None:
+    """The first of the files in a folder that a run would miss, or None."""
+    names = ("checkpoint.pt", "best.pt", "result.json")
+    return next((name for name in names if (folder / name).exists()), None)
 
 
 def described(folder: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -96,11 +97,18 @@ class ImageRows(_Placed):
             num_workers=workers,
             pin_memory=pinned,
             multiprocessing_context=context,
+            worker_init_fn=_apart,
             **how,
         )
         with said_plainly():
             for x, _ in loader:
                 yield x.to(self._device, self._dtype, non_blocking=True)
+
+
+def _apart(worker: int) -> None:
+    """Leave the process group: a signal to all of it is for the run, which saves and ends us."""
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()
 
 
 class FeatureRows(_Placed):

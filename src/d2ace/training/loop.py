@@ -143,9 +143,17 @@ class Loop(Training):
             "history": json.dumps(self.history),
             "draw_counts": torch.from_numpy(self.draw_counts),
             "epoch_counts": torch.from_numpy(self._epoch_counts),
-            "loss_sum": self._loss_sum,
+            "loss_sum": self._loss_sums(),
             "seconds": dict(self.clock.seconds),
         }
+
+    def _loss_sums(self) -> Tensor:
+        """The sum of each process, or the one of a process that is alone."""
+        if self.fabric.world_size == 1:
+            return self._loss_sum
+        sums = [torch.empty_like(self._loss_sum) for _ in range(self.fabric.world_size)]
+        torch.distributed.all_gather(sums, self._loss_sum)
+        return torch.stack(sums)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where :meth:`state_dict` was taken."""
@@ -161,7 +169,8 @@ class Loop(Training):
         self.history = json.loads(state["history"])
         self.draw_counts = state["draw_counts"].numpy().copy()
         self._epoch_counts = state["epoch_counts"].numpy().copy()
-        self._loss_sum = state["loss_sum"].to(self.fabric.device)
+        sums = state["loss_sum"].to(self.fabric.device)
+        self._loss_sum = sums[self.fabric.global_rank].clone() if sums.ndim else sums
         self.clock.seconds |= state["seconds"]  # where a checkpoint of before lacks a part, 0
 
 

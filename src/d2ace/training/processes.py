@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +68,9 @@ def launch(fabric: Fabric, run: Callable[[Fabric], str]) -> str:
     """Run in this process or in new ones, and tell an error of theirs as one's own."""
     if "LT_CLI_USED" in os.environ:  # `fabric run` has started the processes
         return run(fabric)
+    spawns = fabric.world_size > 1 and "TORCHELASTIC_RUN_ID" not in os.environ
     try:
-        with _forwarded_signal():
+        with _forwarded_signal() if spawns else nullcontext():
             result: str = fabric.launch(run)
     except ProcessRaisedException as problem:
         last = str(problem).strip().splitlines()[-1]
@@ -98,10 +99,10 @@ def _forwarded_signal() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.getsignal(signal.SIGTERM)
+    before, others = signal.getsignal(signal.SIGTERM), set(multiprocessing.active_children())
 
     def forward(signum: int, frame: FrameType | None) -> None:
-        children = multiprocessing.active_children()
+        children = set(multiprocessing.active_children()) - others
         for child in children:
             child.terminate()
         if not children and callable(before):

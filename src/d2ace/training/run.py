@@ -43,6 +43,7 @@ class Run:
     checkpoint_every: int | None
     threads: int | None
     watch: Watch | None
+    resume: bool = True
     prepared: float = 0.0
     """Seconds that making the problem took."""
 
@@ -61,6 +62,9 @@ class Run:
         loop = Loop(self.config, problem, fabric)
         best: dict[str, Any] | None = None
         if self.folder is not None:
+            if fabric.is_global_zero:
+                self.folder.open(resume=self.resume)
+            fabric.barrier()
             saved = self.folder.load(problem.digest, fabric.world_size)
             self._refuse_different(fabric, saved, len(loop.shared.selector))
             if saved is not None:
@@ -71,7 +75,15 @@ class Run:
         spent.setup += self.prepared + time.perf_counter() - started
         with Interruption() if self.folder is not None else _Uninterrupted() as asked:
             while not loop.finished:
-                best = self._epoch(loop, spent, asked) or best
+                try:
+                    best = self._epoch(loop, spent, asked) or best
+                except RunError:
+                    raise
+                except RuntimeError:
+                    # Whoever ends all processes of a run ends the loader's workers, too, and a
+                    # step may be half done: the last checkpoint counts.
+                    self._stop_if(asked.signum or 0, loop)
+                    raise
         assert best is not None  # noqa: S101 - the first epoch is the best so far
         loop.model.load_state_dict(best)
         tested = time.perf_counter()

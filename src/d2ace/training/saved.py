@@ -75,14 +75,14 @@ class SavedRun:
         missing = None
         if isinstance(X, MultiLabelData):
             X, missing = self._named(X)
-        X = X if sp.issparse(X) else np.asarray(X, dtype=np.float32)
+        X = sp.csr_matrix(X) if sp.issparse(X) else np.asarray(X, dtype=np.float32)
         if X.ndim != 2 or X.shape[1] not in (len(self.feature_names), len(self._features)):
             raise UserError(
                 f"X has shape {tuple(X.shape)}, but the run was trained on rows of "
                 f"{len(self.feature_names)} features."
             )
         if X.shape[1] != len(self._features):
-            X = sp.csr_matrix(X)[:, self._features] if sp.issparse(X) else X[:, self._features]
+            X = X[:, self._features]
             missing = missing and missing.features(self._features)
         if not np.isfinite(X.data if sp.issparse(X) else X).all():
             raise UserError("X contains NaN or infinity; replace them before predicting.")

@@ -99,6 +99,10 @@ class SharedSelector:
         self.selector.learning_rate = now
         self._waiting.clear()
 
+    def forget(self) -> None:
+        """Drop what was observed but not shared: it belongs to a future that was given up."""
+        self._waiting.clear()
+
     def _spans(self, rank: int) -> list[tuple[int, int]]:
         return [self._span(len(batch), rank) for batch, _, _ in self._waiting]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,7 +16,7 @@ from d2ace.evaluation import METRICS
 from .api import train_config
 from .config import RunConfig
 from .files import write_whole
-from .folder import RunFolder, described
+from .folder import RunFolder, described, saved_in
 from .processes import first_process
 from .result import RunResult
 
@@ -87,17 +88,26 @@ def tuned(
 
 def _refuse_other_run(out: Path, config: RunConfig) -> None:
     """Only what this very search has put there may be replaced."""
-    what = "the result of another run"
+    what, tuning = "the result of another run", None
     if (out / "result.json").exists():
         before = RunResult.read(out / "result.json")
-        theirs, searched = before.config, before.tuning is not None
-    elif (out / "run.json").exists():  # a search that was killed while it copied has no checkpoint
+        theirs, tuning, searched = before.config, before.tuning, before.tuning is not None
+    elif (out / "run.json").exists() and saved_in(out):
+        # a search that was killed while it copied has no checkpoint
         theirs, searched = described(out), not (out / "checkpoint.pt").exists()
         what = "another run that is not finished"
     else:
         return
-    tuned_over = ("model_options", "selector_options")
-    ours = {key: value for key, value in config.to_dict().items() if key not in tuned_over}
+    ours = json.loads(json.dumps(config.to_dict()))
+    for field, grids, of in (
+        ("model_options", MODEL_GRIDS, config.model),
+        ("selector_options", SELECTOR_GRIDS, config.selector),
+    ):
+        free = _open(grids.get(of, {}), ours[field])
+        if tuning is not None:
+            searched &= {name for tried in tuning for name in tried.get(field, ())} == set(free)
+        chosen = theirs.get(field, {})
+        theirs = {**theirs, field: {key: chosen[key] for key in chosen if key not in free}}
     if not searched or any(theirs.get(key) != value for key, value in ours.items()):
         raise UserError(f"{out} holds {what}; it was left alone: choose another folder with out.")
 

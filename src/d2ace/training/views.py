@@ -139,6 +139,7 @@ class LiveView(_Story):
             self._live.update(self._table(entry))
 
     def _table(self, entry: dict[str, Any]) -> Table:
+        from rich.markup import escape
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
@@ -147,7 +148,8 @@ class LiveView(_Story):
         table.add_column(style="dim")
         table.add_column()
         table.add_row(
-            "run", f"{config.data}, {config.model}, {config.selector}, fold {config.fold}"
+            "run",
+            escape(f"{config.data}, {config.model}, {config.selector}, fold {config.fold}"),
         )
         if self.title:
             table.add_row("search", self.title)
