@@ -6,12 +6,14 @@ READY  := $(VENV)/.ready
 LOOKED := $(VENV)/.browser
 MAKEFLAGS += --jobs=2  # a browser is fetched while packages are
 
-.PHONY: demo test test-slow lint format bench docs clean
+.PHONY: demo test pytest test-slow lint format bench docs clean
 
 demo: $(READY)
 	$(BIN)/d2ace demo
 
-test: lint $(LOOKED)
+test: lint pytest  # side by side
+
+pytest: $(READY) $(LOOKED)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-slow: $(READY) $(LOOKED)
