@@ -296,7 +296,7 @@ def test_outlier_score_is_the_disagreement_of_five_neighbours() -> None:
         ({"epochs": 0}, "epochs is 0; it must be a whole number from 1 up"),
         ({"epochs": True}, "epochs is True"),
         ({"learning_rate": -1.0}, "learning_rate is -1.0; it must lie between 0.0 and inf"),
-        ({"validation": 1.0}, "validation is 1.0; it must lie between 0.0 and 1.0"),
+        ({"validation": 1.0}, "validation is 1.0; it must lie between 0.01 and 0.99"),
         ({"learning_rate": "0.1"}, "learning_rate is '0.1'; it must be a number"),
         ({"repair": "no"}, "repair is 'no'; it must be True or False"),
         ({"record": 0}, "record is 0; it must be True or False"),
