@@ -22,6 +22,12 @@ EPOCHS = 6
 def main() -> None:
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
+    train()  # a function of its own: what it made lets go of the processes' connection at its end
+    dist.barrier()  # nobody leaves while another still talks to it
+    dist.destroy_process_group()
+
+
+def train() -> None:
     generator = torch.Generator().manual_seed(0)  # the same data in every process
     X = torch.rand(300, 20, generator=generator)
     Y = (X @ torch.rand(20, 6, generator=generator) > 5).float()
@@ -50,8 +56,6 @@ def main() -> None:
     agree = all(torch.equal(P, other) for other in same)
     said = f"process {dist.get_rank()} trained {rows} rows an epoch; P agree: {agree}"
     sys.stdout.write(f"{said}\n")  # in one piece, as the processes share a terminal
-    dist.barrier()  # nobody leaves while another still talks to it
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
