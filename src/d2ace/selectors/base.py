@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler
@@ -19,22 +18,22 @@ from .flat import FlatSampler
 from .history import Memory
 from .inputs import (
     Rows,
+    chosen_device,
     device_rows,
     feature_matrix,
     given_predictions,
     host_rows,
     named_weights,
-    state_device,
 )
 from .options import refuse_unknown
 from .oversights import Oversights
+from .placed import Placed, device_type
 from .progress import Progress
 from .saving import refuse_unfit, state_of
-from .staging import Staging
 from .verify import verify
 
 
-class Selector(Sampler[list[int]]):
+class Selector(Placed, Sampler[list[int]]):
     """Base of all methods: draws batches, watches predictions, keeps its place.
 
     A method says what to remember (:meth:`make_memory`), how an observed batch changes it
@@ -110,24 +109,15 @@ class Selector(Sampler[list[int]]):
         self.importance_weighting = bool(importance_weighting)
         self.on_invalid = inputs.choice("on_invalid", on_invalid, ("error", "skip"))
         self.predictions = inputs.choice("predictions", predictions, ("train", "full_pass"))
-        self.device = None if device is None else inputs.torch_device(device)
-        if self.device is not None and state_device(self.device) != self.device:
-            raise ValueError(
-                f"device is {device!r}, which has no float64; leave it out: predictions from there "
-                "are kept on the processor."
-            )
+        Placed.__init__(self, None if device is None else chosen_device(device))
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}.")
         self.dtype = dtype
         self.learning_rate = 1.0
         self._progress = Progress(-(-self.n // self.batch_size))
-        self._memory: Memory | None = None
-        self._staging: Staging | None = None
-        self._drawn: Tensor | None = None  # P of the epoch drawn last; None where it is uniform
         self._oversights = Oversights(learns=self._learns)
         self.recompute_seconds = 0.0
         """Seconds that the probabilities of the epoch drawn last took."""
-        self._dense_labels: Tensor | None = None
 
     # What a method provides -----------------------------------------------------------------
 
@@ -232,7 +222,7 @@ class Selector(Sampler[list[int]]):
         values, are_logits = given_predictions(logits, probs)
         home = self._staging.device if self._staging else self._kept_on(values.device)
         rows: Rows | Tensor
-        if self.replacement or "cpu" in (home.type, _device_type(index)):
+        if self.replacement or "cpu" in (home.type, device_type(index)):
             rows = host_rows(index, self.n, unique=not self.replacement)
         else:
             rows = device_rows(index)
@@ -332,78 +322,9 @@ class Selector(Sampler[list[int]]):
     # Machinery ------------------------------------------------------------------------------
 
     @property
-    def memory(self) -> Any:
-        """The method's state, created when first needed."""
-        if self._memory is None:
-            with torch.device(self._home):
-                self._memory = self.make_memory().to(self._home)
-        return self._memory
-
-    @property
-    def _home(self) -> torch.device:
-        if self._staging is not None:
-            return self._staging.device
-        return self.device or torch.device("cpu")
-
-    def _kept_on(self, device: torch.device) -> torch.device:
-        return self.device or state_device(device)
-
-    @property
     def _learns(self) -> bool:
         """Whether predictions change anything."""
         return type(self).update is not Selector.update
-
-    def _stage(self, device: torch.device) -> Staging:
-        """Where observations arrive; the first ones decide the device."""
-        if self._staging is None:
-            self._staging = Staging(
-                (self.n, self.q),
-                self._kept_on(device),
-                self.dtype,
-                advance=self.update,
-                stand_in=self._last_known,
-                gather=self.merges_updates,
-                learns=self._learns,
-                skip_invalid=self.on_invalid == "skip",
-            )
-            if self._memory is not None:
-                self._memory.to(self._home)
-            if self._drawn is not None:
-                self._drawn = self._drawn.to(self._home)
-        return self._staging
-
-    def _last_known(self, index: Tensor, probs: Tensor) -> Tensor:
-        known: Tensor = self.memory.last_known(index, probs)
-        return known
-
-    def _settle(self) -> None:
-        """Bring everything observed into the memory."""
-        if self._staging is not None:
-            self._staging.flush()
-            self._staging.raise_fault()
-
-    def labels_at(self, index: Tensor) -> Tensor:
-        """Rows of Y as booleans [b, q] on the device of ``index``."""
-        if self._dense_labels is None or self._dense_labels.device != index.device:
-            dense = torch.from_numpy(self.labels.astype(np.bool_).toarray())
-            self._dense_labels = dense.to(index.device)
-        return self._dense_labels.index_select(0, index)
-
-    def drawn_probability(self, index: Tensor) -> Tensor | float:
-        """The probability with which rows were drawn in the epoch drawn last."""
-        return 1.0 / self.n if self._drawn is None else self._drawn.index_select(0, index)
-
-    def _rows_to_weigh(self, index: Any) -> Tensor:
-        """Rows where their loss is: on an accelerator they stay, and are not read back."""
-        if _device_type(index) not in ("cpu", "mps"):
-            return device_rows(index)
-        rows = host_rows(index, self.n, unique=False).array
-        return torch.from_numpy(rows.astype(np.int64)).to(self._home, non_blocking=True)
-
-    def _beside(self, index: Any, weight: Tensor) -> Tensor:
-        """Loss weights in the selector's precision, where an index on an accelerator is."""
-        weight = weight.to(self.dtype)
-        return weight.to(index.device) if _device_type(index) != "cpu" else weight
 
     def _is_selective(self, epoch: int) -> bool:
         return epoch > self.warmup
@@ -448,7 +369,3 @@ class Selector(Sampler[list[int]]):
             f"{type(self).__name__}(n={self.n}, q={self.q}, batch_size={self.batch_size}, "
             f"epoch={self.epoch} of {self.epochs}, preset={self.preset!r})"
         )
-
-
-def _device_type(index: Any) -> str:
-    return index.device.type if isinstance(index, Tensor) else "cpu"

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from d2ace.inputs import Features, as_array, csr, refuse_dtype
+from d2ace.inputs import Features, as_array, csr, refuse_dtype, torch_device
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
@@ -54,6 +54,17 @@ def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
             "or pass features=None to use each instance alone as its neighbourhood."
         )
     return matrix
+
+
+def chosen_device(device: torch.device | str) -> torch.device:
+    """Where a caller wants state to be kept."""
+    chosen = torch_device(device)
+    if state_device(chosen) != chosen:
+        raise ValueError(
+            f"device is {device!r}, which has no float64; leave it out: predictions from there are "
+            "kept on the processor."
+        )
+    return chosen
 
 
 def state_device(device: torch.device) -> torch.device:
