@@ -64,7 +64,7 @@ def results(place: Path = HERE) -> Iterator[Store]:
 def report(place: Path = HERE) -> Report:
     """Everything `d2ace report` shows, from the results in the folder alone."""
     with results(place) as store:
-        return sections.build(store, collect(store), published.load(None))
+        return sections.build(collect(store), published.load(None))
 
 
 def words() -> str:

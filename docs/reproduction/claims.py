@@ -1,7 +1,7 @@
 """What the paper claims, where it shows it, and by which rule we call it reproduced.
 
-Every claim names the steps whose runs it needs and the function in `evidence.py` that looks at
-them. While a step is not complete its claims stay open.
+Every claim names the steps whose runs it needs and the function in `evidence.py` or
+`case_evidence.py` that looks at them. While a step is not complete its claims stay open.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import case_evidence
 import evidence
 from evidence import Finding
 
@@ -135,5 +136,29 @@ CLAIMS = (
         "better mean Macro-AUC than the others, on birds and on cal500; in part if on one of them",
         ("5",),
         evidence.high_to_low_is_best,
+    ),
+    Claim(
+        "D2ACE dwells less on outliers early",
+        "cal500, epoch 20",
+        "in the recorded run on cal500, of the tenth of rows drawn most at epoch 20, the share "
+        "with a high outlier score is smaller than with Hard-Imb by more than two standard errors; "
+        "undecided if by less",
+        ("5",),
+        case_evidence.fewer_outliers_early,
+    ),
+    Claim(
+        "... and more on hard rows late",
+        "cal500, epoch 80",
+        "likewise, at epoch 80 the share with a high loss is larger than with ML-Unc",
+        ("5",),
+        case_evidence.more_hard_rows_late,
+    ),
+    Claim(
+        "Its label weights go against the AUC of labels",
+        "Corel5k, two labels",
+        "in the recorded run on Corel5k, both weights have a rank correlation with the validation "
+        "AUC at the end, over all labels, that is negative with p < 0.05; in part if one has",
+        ("5",),
+        case_evidence.weights_go_against_auc,
     ),
 )

@@ -74,7 +74,7 @@ def best_rank(laboratory: Laboratory) -> Finding:
             places.append(place)
         told.append(f"{one.model}: {', '.join(here)}")
     first = [place == 1 for place in places]
-    return _in_part(first), f"place of {CANDIDATE} among the eight. {'. '.join(told)}"
+    return in_part(first), f"place of {CANDIDATE} among the eight. {'. '.join(told)}"
 
 
 def significant(laboratory: Laboratory) -> Finding:
@@ -125,7 +125,7 @@ def cheaper_than_ml_unc(laboratory: Laboratory) -> Finding:
             f"{dataset} ({labels} labels): {share[CANDIDATE]:.2%} of training against "
             f"{share['ML-Unc']:.2%}"
         )
-    return _in_part(holds), "; ".join(told)
+    return in_part(holds), "; ".join(told)
 
 
 # Convergence ---------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def correlation_matters_most(laboratory: Laboratory) -> Finding:
         holds.append(worst == "H" and not gains["H"].noise)
         other = "" if worst == "H" else f", most {worst} {_words(gains[worst])}"
         told.append(f"{dataset}: H {_words(gains['H'])}{other}")
-    return _in_part(holds), "; ".join(told)
+    return in_part(holds), "; ".join(told)
 
 
 def k_is_best_at_six_or_seven(laboratory: Laboratory) -> Finding:
@@ -229,7 +229,7 @@ def k_is_best_at_six_or_seven(laboratory: Laboratory) -> Finding:
         gap = _difference(sweep, best, worst)
         holds.append(best in (6, 7) and not gap.noise)
         told.append(f"{sweep.dataset}: best K = {best}, {_words(gap)} against K = {worst}")
-    return _in_part(holds), "; ".join(told)
+    return in_part(holds), "; ".join(told)
 
 
 def lambda2_is_flat(laboratory: Laboratory) -> Finding:
@@ -267,7 +267,7 @@ def high_to_low_is_best(laboratory: Laboratory) -> Finding:
         holds.append(gap.mean > 0 and not gap.noise)
         start, end = best[0]
         told.append(f"{sweep.dataset}: {_words(gap)}; best of all is {start:g} → {end:g}")
-    return _in_part(holds), "; ".join(told)
+    return in_part(holds), "; ".join(told)
 
 
 # Looking at the runs -------------------------------------------------------------------------
@@ -358,5 +358,6 @@ def _most(holds: list[bool]) -> str:
     return _verdict(2 * sum(holds) > len(holds))
 
 
-def _in_part(holds: list[bool]) -> str:
+def in_part(holds: list[bool]) -> str:
+    """All, some or none of them hold."""
     return IN_PART if any(holds) and not all(holds) else _verdict(all(holds))

@@ -14,7 +14,7 @@ import pytest
 import report_data
 from typer.testing import CliRunner
 
-from d2ace.benchmark import convergence_tables, cost_tables, style, summary
+from d2ace.benchmark import case_tables, convergence_tables, cost_tables, style, summary
 from d2ace.benchmark.figures_cases import chosen_labels, shares
 from d2ace.benchmark.frames import collect
 from d2ace.benchmark.report import write_report
@@ -248,6 +248,41 @@ def test_labels_of_the_weight_figure() -> None:
     assert chosen_labels(["a", "turn", "b", "sun"], auc) == [3, 1]  # as in the paper
     assert chosen_labels(["a", "b", "c", "d"], auc) == [0, 1]  # rose most, rose least
     assert chosen_labels(["a"], np.full((2, 1), np.nan)) == []
+
+
+def test_tables_of_a_case_study_say_who_is_drawn_most_and_which_labels_count() -> None:
+    rows = 90
+    value = np.arange(rows, dtype=float)
+    auc = np.column_stack([np.linspace(0.5, end, 30) for end in (0.6, 0.9, 0.8)])
+    common = {"epochs": np.array([20]), "outlier": value, "loss": value[::-1][None]}
+    labels = {"label_names": np.array(["sea", "sun", "turn"]), "label_auc": auc}
+    recordings = {
+        "Hard-Imb": [{**common, **labels, "P": value[None], "label_weight_rarity": 0 * auc + 1}],
+        "D2ACE": [{**common, **labels, "P": value[::-1][None], "label_weight_hardness": 2 - auc}],
+    }
+    drawn = case_tables.drawn_most("name", "CLIF on corel5k", [20], recordings)
+    assert [[cell.text for cell in row] for row in drawn.rows] == [
+        ["high outlier score", "20", "100%", "0%"],
+        ["high loss", "20", "0%", "100%"],
+    ]
+    weights = case_tables.label_weights("name", "CLIF on corel5k", recordings)
+    assert weights is not None
+    assert weights.columns[2:6] == [
+        *("sun, epoch 20", "sun, epoch 30"),
+        *("turn, epoch 20", "turn, epoch 30"),
+    ]
+    found = {(row[0].text, row[1].text): [cell.text for cell in row[2:]] for row in weights.rows}
+    assert found["D2ACE", "validation AUC"][1::2] == ["0.9000", "0.8000", "–"]
+    assert found["D2ACE", "weight by hardness"][1:] == [
+        "1.1000",
+        "1.3034",
+        "1.2000",
+        "−1.0000",
+        "< 0.0001",
+    ]
+    assert found["Hard-Imb", "weight by rarity"] == [*["1.0000"] * 4, "–", "–"]  # all labels alike
+    bare = {"ML-Unc": [{**common, **labels, "P": value[None]}]}
+    assert case_tables.label_weights("name", "CLIF on corel5k", bare) is None
 
 
 # Look ---------------------------------------------------------------------------------------

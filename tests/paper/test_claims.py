@@ -6,8 +6,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import case_evidence
 import claims
 import evidence
+import numpy as np
 import pytest
 
 from d2ace.benchmark.frames import Comparison, Laboratory, Sweep
@@ -41,7 +43,8 @@ def runs(score: float, noise: Sequence[float] = (), **more: Any) -> tuple[Stored
 
 def laboratory(**parts: Any) -> Laboratory:
     empty = {name: [] for name in ("comparisons", "ablations", "cases", "sweeps")}
-    return Laboratory(**{**empty, "finished": [], "failed": [], **parts})
+    bare = {"finished": [], "failed": [], "recording": lambda run: None}
+    return Laboratory(**{**empty, **bare, **parts})
 
 
 def compared(
@@ -221,7 +224,66 @@ def test_mixing(scores: dict[Any, float], noise: Sequence[float], holds: bool) -
     assert f"best of all is {'0.7 → 0.3' if (0.5, 0.5) in scores else '0.9 → 0.9'}" in told
 
 
+def recorded(dataset: str, recordings: Mapping[str, Mapping[str, Any]]) -> Laboratory:
+    """One run of each method on a dataset, with what it recorded."""
+    names = ("main", "method", dataset, "CLIF", "d2ace", 0, 0, "finished", None, {"record": True})
+    cells = {(dataset, method): (StoredRun(0, method, *names, {}, ""),) for method in recordings}
+    case = Comparison("case", "CLIF", cells)
+    return laboratory(cases=[case], recording=lambda run: recordings[run.key])
+
+
+def drawing(high: int, epoch: int, what: str) -> dict[str, Any]:
+    """A hundred of 1,000 rows are drawn most, ``high`` of which are in the top third."""
+    value = np.repeat([2.0, 1.0, 0.0], [333, 333, 334])
+    P = np.full(1000, 1.0)
+    P[:high] = P[-(100 - high) :] = 2.0
+    values = value if what == "outlier" else value[None]
+    return {"epochs": [epoch], "P": P[None], "outlier": value, what: values}
+
+
+@pytest.mark.parametrize(
+    ("high", "low", "verdict"),
+    [
+        (60, 40, evidence.REPRODUCED),  # 0.07 is a standard error of the difference
+        (50, 40, evidence.UNDECIDED),
+        (40, 40, evidence.NOT),
+        (40, 60, evidence.NOT),
+    ],
+)
+def test_who_is_drawn_most(high: int, low: int, verdict: str) -> None:
+    found = recorded(
+        "cal500",
+        {"Hard-Imb": drawing(high, 20, "outlier"), "D2ACE": drawing(low, 20, "outlier")},
+    )
+    told = f"high outlier score: Hard-Imb {high}%, D2ACE {low}% of 100 rows each"
+    assert case_evidence.fewer_outliers_early(found) == (verdict, told)
+    found = recorded(
+        "cal500", {"ML-Unc": drawing(low, 80, "loss"), "D2ACE": drawing(high, 80, "loss")}
+    )
+    assert case_evidence.more_hard_rows_late(found)[0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("slopes", "verdict"),
+    [
+        ((-1.0, -2.0), evidence.REPRODUCED),
+        ((-1.0, 1.0), evidence.IN_PART),
+        ((0.0, 1.0), evidence.NOT),  # one is the same for all labels
+    ],
+)
+def test_label_weights_against_auc(slopes: tuple[float, float], verdict: str) -> None:
+    auc = np.linspace(0.6, 0.9, 12)
+    weights = dict(zip(("uncertainty", "hardness"), slopes, strict=True))
+    early = [0.5] * len(auc)  # only the end counts
+    recording = {
+        "label_auc": np.array([early, auc]),
+        **{f"label_weight_{k}": np.array([auc, slope * auc]) for k, slope in weights.items()},
+    }
+    found = recorded("corel5k", {"D2ACE": recording})
+    assert case_evidence.weights_go_against_auc(found)[0] == verdict
+
+
 def test_a_claim_is_open_until_its_steps_are_complete() -> None:
     found = {claim.words: verdict for claim, (verdict, _) in claims.judgements(laboratory(), set())}
     assert set(found.values()) == {claims.OPEN}
-    assert len(found) == 12
+    assert len(found) == 15

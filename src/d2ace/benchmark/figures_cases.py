@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import style
 from .figures import Array, Figure, canvas, legend_below, plain
-from .frames import counted
+from .frames import Recording, counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
-
-Recording = dict[str, Any]
 
 GROUPS = 10
 PROPERTIES = {"outlier": "outlier score", "loss": "loss"}
@@ -113,11 +111,7 @@ def deciles(
 
 def label_weights(name: str, place: str, method: str, recording: Recording) -> Figure | None:
     """Two labels over the epochs: their validation AUC, and the weights a method gave them."""
-    weights = {
-        key.removeprefix("label_weight_"): np.asarray(value, dtype=float)
-        for key, value in sorted(recording.items())
-        if key.startswith("label_weight_")
-    }
+    weights = label_weight_curves(recording)
     auc = np.asarray(recording["label_auc"], dtype=float)
     labels = chosen_labels([str(label) for label in recording["label_names"]], auc)
     if not weights or not labels:
@@ -129,7 +123,7 @@ def label_weights(name: str, place: str, method: str, recording: Recording) -> F
         panels = picture.subplots(1 + len(weights), 1, sharex=True, squeeze=False)[:, 0]
         epochs = np.arange(1, len(auc) + 1)
         drawn = {"Validation AUC": auc} | {
-            f"Weight by {key}": value for key, value in weights.items()
+            f"{quantity[0].upper()}{quantity[1:]}": values for quantity, values in weights.items()
         }
         for axes, (label, values) in zip(panels, drawn.items(), strict=True):
             for column, colour, dash in zip(
@@ -159,6 +153,15 @@ def label_weights(name: str, place: str, method: str, recording: Recording) -> F
         alt=f"Curves of label AUC and label weight; AUC at the end: {ends}.",
         draw=draw,
     )
+
+
+def label_weight_curves(recording: Recording) -> dict[str, Array]:
+    """Every kind of label weight that was recorded, epoch by epoch [epochs, labels]."""
+    return {
+        f"weight by {key.removeprefix('label_weight_')}": np.asarray(value, dtype=float)
+        for key, value in sorted(recording.items())
+        if key.startswith("label_weight_")
+    }
 
 
 def chosen_labels(names: list[str], auc: Array) -> list[int]:

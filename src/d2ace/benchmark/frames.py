@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,8 @@ STUDIES = ("ablation", "sweep", "case")
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Scores = dict[str, dict[str, float]]
 """Dataset -> method -> score."""
+Recording = dict[str, Any]
+"""What a run recorded for case studies: the arrays of its ``record.npz``, by name."""
 
 _ELSEWHERE = (
     *("model", "model_options", "selector", "selector_options", "selector_source"),
@@ -191,11 +193,25 @@ class Laboratory:
     sweeps: list[Sweep]
     finished: list[StoredRun]
     failed: list[StoredRun]
+    recording: Callable[[StoredRun], Recording | None]
+    """Reads what a run recorded, while the store is open."""
 
     @property
     def methods(self) -> list[str]:
         """All methods of the comparisons."""
         return style.order(method for one in self.comparisons for method in one.methods)
+
+    def recorded(self, one: Comparison, dataset: str) -> dict[str, list[Recording]]:
+        """Method -> recordings of its runs on a dataset; those without are left out."""
+        found = {
+            method: [
+                recording
+                for run in one.runs(dataset, method)
+                if run.config.get("record") and (recording := self.recording(run)) is not None
+            ]
+            for method in one.methods
+        }
+        return {method: several for method, several in found.items() if several}
 
 
 def collect(store: Store) -> Laboratory:
@@ -219,6 +235,7 @@ def collect(store: Store) -> Laboratory:
         sweeps=_sweeps([run for run in finished if run.study == "sweep"]),
         finished=finished,
         failed=[run for run in everything if run.status == "failed"],
+        recording=lambda run: store.recording(run.id),
     )
 
 

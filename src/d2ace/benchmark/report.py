@@ -59,7 +59,7 @@ def write_report(
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder for the report")
-    everything = sections.build(store, collect(store), printed.load(published))
+    everything = sections.build(collect(store), printed.load(published))
     try:
         drawings = _write_parts(everything.sections, folder, progress)
         page = folder / "index.html"

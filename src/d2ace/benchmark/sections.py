@@ -5,6 +5,7 @@ from __future__ import annotations
 from d2ace.evaluation import METRICS
 
 from . import (
+    case_tables,
     convergence_tables,
     cost_tables,
     figures_cases,
@@ -18,14 +19,13 @@ from . import (
     style,
     summary,
 )
-from .frames import BASELINE, SHOWN, Comparison, Laboratory, counted
+from .frames import BASELINE, SHOWN, Comparison, Laboratory, Recording, counted
 from .layout import Group, Names, Report, Section
 from .published import Published
-from .store import Store, StoredRun
 from .verdicts import Verdicts, judge
 
 
-def build(store: Store, laboratory: Laboratory, published: Published) -> Report:
+def build(laboratory: Laboratory, published: Published) -> Report:
     """All parts of the report."""
     names = Names()
     looks = style.looks(laboratory.methods)
@@ -58,7 +58,7 @@ def build(store: Store, laboratory: Laboratory, published: Published) -> Report:
             _time(laboratory, names),
             _ablation(laboratory, names),
             _sweeps(laboratory, names),
-            _cases(store, laboratory, names),
+            _cases(laboratory, names),
             _selection(laboratory, looks, names),
             _runs(laboratory, names),
         ],
@@ -216,7 +216,7 @@ def _sweeps(laboratory: Laboratory, names: Names) -> Section:
     return section
 
 
-def _cases(store: Store, laboratory: Laboratory, names: Names) -> Section:
+def _cases(laboratory: Laboratory, names: Names) -> Section:
     section = Section(
         "cases",
         "Case studies",
@@ -224,12 +224,7 @@ def _cases(store: Store, laboratory: Laboratory, names: Names) -> Section:
     )
     for one in [*laboratory.comparisons, *laboratory.cases]:
         for dataset in one.datasets:
-            recorded = {
-                method: [found for run in runs if (found := _recording(store, run)) is not None]
-                for method in one.methods
-                if (runs := one.runs(dataset, method))
-            }
-            recorded = {method: found for method, found in recorded.items() if found}
+            recorded = laboratory.recorded(one, dataset)
             if recorded:
                 place = f"{one.heading} on {dataset}"
                 _case(section.group(place), place, recorded, names)
@@ -240,12 +235,15 @@ def _cases(store: Store, laboratory: Laboratory, names: Names) -> Section:
     )
 
 
-def _case(
-    group: Group, place: str, recorded: dict[str, list[figures_cases.Recording]], names: Names
-) -> None:
+def _case(group: Group, place: str, recorded: dict[str, list[Recording]], names: Names) -> None:
     epochs = sorted(
         {int(epoch) for found in recorded.values() for one in found for epoch in one["epochs"]}
     )
+    if epochs:
+        group.add(case_tables.drawn_most(names("drawn-most", place), place, epochs, recorded))
+    else:
+        group.notes.append("The runs ended before epoch 20, the first whose deciles are recorded.")
+    group.add(case_tables.label_weights(names("label-weights", place), place, recorded))
     for epoch in epochs:
         here = {
             method: [one for one in found if epoch in one["epochs"]]
@@ -255,8 +253,6 @@ def _case(
         for what in figures_cases.PROPERTIES:
             name = names("deciles", what, str(epoch), place)
             group.add(figures_cases.deciles(name, place, what, epoch, here))
-    if not epochs:
-        group.notes.append("The runs ended before epoch 20, the first whose deciles are recorded.")
     for method, found in recorded.items():
         name = names("label-weights", method, place)
         group.add(figures_cases.label_weights(name, place, method, found[0]))
@@ -321,10 +317,6 @@ def _facts(laboratory: Laboratory) -> list[str]:
         if versions:
             facts.append(f"{name} {', '.join(versions)}")
     return facts
-
-
-def _recording(store: Store, run: StoredRun) -> figures_cases.Recording | None:
-    return store.recording(run.id) if run.config.get("record") else None
 
 
 def _has(one: Comparison, metric: str) -> bool:

@@ -1,0 +1,58 @@
+"""What the recorded runs say to the paper's claims about its case studies (one fold, one seed)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from evidence import LEVEL, NOT, REPRODUCED, UNDECIDED, Finding, in_part
+
+from d2ace.benchmark.case_tables import against_auc, top_share
+from d2ace.benchmark.figures_cases import PROPERTIES, label_weight_curves
+from d2ace.benchmark.frames import CANDIDATE, Laboratory, Recording
+
+EARLY, LATE = 20, 80
+CLEAR = 2
+"""Standard errors beyond which a difference of two shares is no chance."""
+
+
+def fewer_outliers_early(laboratory: Laboratory) -> Finding:
+    """Early, D2ACE prefers outliers less than Hard-Imb does."""
+    return _more(laboratory, "Hard-Imb", CANDIDATE, EARLY, "outlier")
+
+
+def more_hard_rows_late(laboratory: Laboratory) -> Finding:
+    """Late, D2ACE prefers rows of high loss more than ML-Unc does."""
+    return _more(laboratory, CANDIDATE, "ML-Unc", LATE, "loss")
+
+
+def _more(laboratory: Laboratory, more: str, less: str, epoch: int, what: str) -> Finding:
+    """Whether the first method has more of the highest tier among the rows that it draws most."""
+    found = {
+        method: top_share(_recorded(laboratory, "cal500")[method], epoch, what)
+        for method in (more, less)
+    }
+    (high, _), (low, _) = found.values()
+    error = math.sqrt(sum(share * (1 - share) / rows for share, rows in found.values()))
+    told = ", ".join(f"{method} {share:.0%}" for method, (share, _) in found.items())
+    evidence = f"high {PROPERTIES[what]}: {told} of {found[less][1]} rows each"
+    if high <= low:
+        return NOT, evidence
+    return REPRODUCED if high - low > CLEAR * error else UNDECIDED, evidence
+
+
+def weights_go_against_auc(laboratory: Laboratory) -> Finding:
+    """At the end, labels with a low AUC have the larger weights."""
+    (recording,) = _recorded(laboratory, "corel5k")[CANDIDATE]
+    auc = np.asarray(recording["label_auc"], dtype=float)[-1]
+    holds, told = [], []
+    for kind, weights in label_weight_curves(recording).items():
+        rho, p = against_auc(weights[-1], auc)
+        holds.append(rho is not None and p is not None and rho < 0 and p < LEVEL)
+        told.append(f"{kind} {'–' if rho is None else f'{rho:+.2f}'.replace('-', '−')}")
+    return in_part(holds), f"rank correlation with AUC over {len(auc)} labels: {'; '.join(told)}"
+
+
+def _recorded(laboratory: Laboratory, dataset: str) -> dict[str, list[Recording]]:
+    (study,) = laboratory.cases
+    return laboratory.recorded(study, dataset)
