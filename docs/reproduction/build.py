@@ -6,7 +6,8 @@
 
 `results.csv` has a row for each run, `curves.csv.gz` the curves of all runs and `recordings.zip`
 what case studies recorded; `tables.md`, `figures/` and what stands between the marks in `README.md`
-(how far the steps are, what became of the claims) are made from these and from nothing else.
+(how far the steps are, scores beside the paper's, what became of the claims) are made from these
+and from nothing else.
 The grids that made the runs are packaged: `d2ace bench reproduction-1 --db runs.db --from
 docs/reproduction/results.csv`, up to `reproduction-6`; with `--from`, runs that are in the file are
 not run again.
@@ -22,19 +23,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import claims
+from evidence import SCORE
 
-from d2ace.benchmark import published, sections
+from d2ace.benchmark import gain_tables, published, score_tables, sections
 from d2ace.benchmark.figures import standalone
-from d2ace.benchmark.frames import collect
+from d2ace.benchmark.frames import BASELINE, CANDIDATE, Laboratory, collect
 from d2ace.benchmark.grid import load_grid
+from d2ace.benchmark.intervals import interval
 from d2ace.benchmark.layout import Report
 from d2ace.benchmark.store import Store
-from d2ace.benchmark.tables import Cell, Table
+from d2ace.benchmark.tables import Cell, Table, signed
+from d2ace.benchmark.tables import figure as number
+from d2ace.benchmark.verdicts import judge
 
 HERE = Path(__file__).resolve().parent
 TITLES = {"reproduction": "the reproduction", "images": "the experiment on images"}
-DRAWN = ("scores", "ranks", "convergence", "time", "ablation", "sweeps", "cases")
-"""Sections whose figures are kept; all others are one `d2ace report` away."""
 STEPS = {
     "1": "CLIF, preset `reference`, on emotions, birds, scene, yeast, cal500, enron; nine methods, "
     "five folds",
@@ -72,7 +75,8 @@ def words() -> str:
     with results() as store:
         progress = _progress(store)
         complete = {step for step, (runs, done) in progress.items() if done == runs}
-        judged = list(claims.judgements(collect(store), complete))
+        laboratory = collect(store)
+        judged = list(claims.judgements(laboratory, complete))
     wanted = [counts for step, counts in progress.items() if step != OPTIONAL]
     runs, done = (sum(counts) for counts in zip(*wanted, strict=True))
     state = f"complete, {runs:,} runs" if done == runs else f"{done:,} of {runs:,} runs"
@@ -92,7 +96,8 @@ def words() -> str:
         ],
     ]
     page = (HERE / "README.md").read_text(encoding="utf-8")
-    for name, lines in (("steps", steps), ("claims", table)):
+    made = {"steps": steps, "scores": _scores(laboratory), "claims": table}
+    for name, lines in made.items():
         page = re.sub(
             rf"(<!-- {name}: made by build.py -->\n).*?(\n<!-- end -->)",
             lambda found, lines=lines: "\n".join([found[1], *lines, found[2]]),
@@ -100,6 +105,49 @@ def words() -> str:
             flags=re.S,
         )
     return page
+
+
+def _scores(laboratory: Laboratory) -> list[str]:
+    """Random and D2ACE on every dataset beside the paper's, and the difference of the two."""
+    printed = published.load(None)
+    lines = [
+        _line(
+            [
+                "model",
+                "dataset",
+                "runs",
+                BASELINE,
+                "paper",
+                CANDIDATE,
+                "paper",
+                "better by",
+                "paper",
+            ]
+        ),
+        _line(["---"] * 2 + ["---:"] * 7),
+    ]
+    for one in laboratory.comparisons:
+        if one.study != "main":
+            continue
+        levels = score_tables.scores("", one, SCORE, judge(one, SCORE), printed).data or []
+        gains = gain_tables.by_dataset("", one, SCORE, printed).data or []
+        of = {(row["dataset"], row["method"]): row for row in levels}
+        for gain in gains:
+            dataset = gain["dataset"]
+            if gain["method"] != CANDIDATE or gain["difference"] is None:
+                continue
+            ours = [of[dataset, method] for method in (BASELINE, CANDIDATE)]
+            scores = [number(row[key]).text for row in ours for key in ("mean", "published")]
+            between = interval(one.differences(SCORE, CANDIDATE, datasets=[dataset]))
+            lines.append(
+                _line(
+                    [
+                        *(one.model, str(dataset), str(gain["pairs"]), *scores),
+                        *(signed(str(between)), number(gain["published"], "+.4f").text),
+                    ]
+                )
+            )
+    return lines
 
 
 def _progress(store: Store) -> dict[str, tuple[int, int]]:
@@ -142,9 +190,8 @@ def markdown(everything: Report, place: Path = HERE) -> str:
             lines += [f"{note}\n" for note in group.notes]
             for table in group.tables:
                 lines += [*_table(table), ""]
-            if section.name in DRAWN:
-                for figure in group.figures:
-                    lines += [f"![{figure.alt}](figures/{figure.name}.svg)", "", figure.caption, ""]
+            for figure in group.figures:
+                lines += [f"![{figure.alt}](figures/{figure.name}.svg)", "", figure.caption, ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -176,7 +223,7 @@ def draw(everything: Report, place: Path) -> None:
     for old in folder.glob("*.svg"):
         old.unlink()
     for section in everything.sections:
-        for group in section.groups if section.name in DRAWN else []:
+        for group in section.groups:
             for figure in group.figures:
                 picture = standalone(figure.svg())
                 (folder / f"{figure.name}.svg").write_text(picture, encoding="utf-8")

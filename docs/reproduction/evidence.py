@@ -27,7 +27,7 @@ from d2ace.benchmark.frames import (
     paired,
     test_score,
 )
-from d2ace.benchmark.intervals import Interval, interval
+from d2ace.benchmark.intervals import Interval, interval, plus
 from d2ace.benchmark.store import StoredRun
 from d2ace.benchmark.style import METHODS
 from d2ace.benchmark.tables import Table, signed
@@ -347,7 +347,7 @@ def _words(gap: Interval) -> str:
 
 
 def _plus(value: float) -> str:
-    return signed(f"{round(value, 4) + 0.0:+.4f}")  # never −0
+    return signed(plus(value))
 
 
 def _verdict(holds: bool) -> str:

@@ -45,8 +45,13 @@ class Interval:
         if not self.count:
             return "–"
         if self.low is None or self.high is None:
-            return f"{self.mean:+.4f}"
-        return f"{self.mean:+.4f} [{self.low:+.4f}, {self.high:+.4f}]"
+            return plus(self.mean)
+        return f"{plus(self.mean)} [{plus(self.low)}, {plus(self.high)}]"
+
+
+def plus(difference: float) -> str:
+    """A difference with its sign; one that is printed as zero has a plus."""
+    return f"{round(difference, 4) + 0.0:+.4f}"
 
 
 class _Spread(NamedTuple):

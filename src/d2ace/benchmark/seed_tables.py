@@ -9,6 +9,7 @@ import numpy as np
 from d2ace.evaluation import METRICS
 
 from .frames import BASELINE, Array, Comparison, paired, test_score, title
+from .intervals import plus
 from .tables import Cell, Table, Value, figure, signed, word
 
 
@@ -33,7 +34,7 @@ def seeds(name: str, comparison: Comparison, metric: str) -> Table | None:
                 own = scores[method].get(seed, {})
                 mean = float(np.mean(list(own.values()))) if own else None
                 gain = _gain(comparison, metric, dataset, method, seed)
-                note = "" if gain is None else signed(f"{round(gain, 4) + 0.0:+.4f}")  # never −0
+                note = "" if gain is None else signed(plus(gain))
                 row.append(figure(mean, note=note))
                 data.append(
                     {
