@@ -243,6 +243,19 @@ def test_tied_probabilities_show_no_order_of_the_rows() -> None:
     assert np.abs(found - 1 / 3).max() < 0.2
 
 
+def test_tied_properties_fill_all_tiers() -> None:
+    rows = 900
+    recording = {
+        "epochs": np.array([20]),
+        "P": np.arange(rows, dtype=float)[None],
+        "outlier": np.repeat([0.0, 1.0], [300, 600]),  # two thirds have the highest score
+    }
+    found = shares(recording, 20, "outlier")
+    np.testing.assert_allclose(found.mean(axis=0), 1 / 3)
+    assert found[0, 0] == 0  # the rows drawn most have that score, half of them by chance high
+    assert 0.3 < found[0, 2] < 0.7
+
+
 def test_labels_of_the_weight_figure() -> None:
     auc = np.array([[0.5, 0.5, np.nan, 0.6], [0.9, 0.4, 0.9, 0.7]])
     assert chosen_labels(["a", "turn", "b", "sun"], auc) == [3, 1]  # as in the paper

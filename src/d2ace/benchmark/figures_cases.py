@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,20 +22,27 @@ PAPER_LABELS = ("sun", "turn")
 def shares(recording: Recording, epoch: int, what: str) -> Array:
     """Share of each tier in each tenth of the training rows, by falling probability [10, 3].
 
-    Tiers are terciles of the property. P has many ties, which are broken at random with a fixed
-    seed: by row number, whatever order the data came in would show as a pattern.
+    Tiers are thirds of the rows by the property. P has many ties, and so may the property (a score
+    from five neighbours, say); they are broken at random with a fixed seed: by row number, whatever
+    order the data came in would show as a pattern.
     """
     at = [int(known) for known in recording["epochs"]].index(epoch)
     probability = np.asarray(recording["P"][at], dtype=float)
     value = np.asarray(recording[what] if what == "outlier" else recording[what][at], dtype=float)
-    shuffled = np.random.default_rng(0).permutation(len(probability))
-    falling = shuffled[np.argsort(-probability[shuffled], kind="stable")]
-    bounds = np.quantile(value, [1 / 3, 2 / 3])
-    tier = np.searchsorted(bounds, value, side="left")  # 0 low, 1 middle, 2 high
+    rng = np.random.default_rng(0)
+    falling = _sorted(-probability, rng)
+    tier = np.empty(len(value), dtype=int)
+    tier[_sorted(value, rng)] = 3 * np.arange(len(value)) // len(value)  # 0 low, 1 middle, 2 high
     groups = np.array_split(tier[falling], GROUPS)
     return np.array(
         [np.bincount(group, minlength=3)[:3] / max(len(group), 1) for group in groups], dtype=float
     )
+
+
+def _sorted(values: Array, rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """Rows by rising value, equal ones in random order."""
+    shuffled = rng.permutation(len(values))
+    return shuffled[np.argsort(values[shuffled], kind="stable")]
 
 
 def deciles(
@@ -100,8 +107,8 @@ def deciles(
         caption=(
             "Training rows sorted by their sampling probability, in ten groups of equal size; "
             f"each bar shows how many of a group's rows have a low, middle or high "
-            f"{PROPERTIES[what]} (terciles). Where selection ignores the property, each tier "
-            f"fills about a third of every bar.{averaged}"
+            f"{PROPERTIES[what]} (thirds of all rows). Where selection ignores the property, each "
+            f"tier fills about a third of every bar.{averaged}"
         ),
         alt=f"Share of rows with high {PROPERTIES[what]} among the tenth drawn most: {first}.",
         draw=draw,
