@@ -83,6 +83,13 @@ CLAIMS = (
         evidence.cheaper_than_ml_unc,
     ),
     Claim(
+        "... also on bibtex",
+        "bibtex",
+        "the same on bibtex, with CLIF (`paper`) and one fold",
+        ("6",),
+        evidence.cheaper_on_bibtex,
+    ),
+    Claim(
         "Methods by hardness converge fastest",
         "bibtex, by training loss",
         "DIHCL and Hard-Imb have the smallest medians of epochs until the mean loss of all "
@@ -104,6 +111,20 @@ CLAIMS = (
         "between best and last epoch",
         ("1", "why"),
         evidence.hardness_overfits,
+    ),
+    Claim(
+        "Methods by hardness converge fastest, on bibtex",
+        "bibtex, by training loss",
+        "as above, on bibtex with CLIF (`paper`), one fold and the methods that step 6 has",
+        ("6",),
+        evidence.hardness_learns_fastest_on_bibtex,
+    ),
+    Claim(
+        "... but overfit there",
+        "bibtex, after 50 epochs",
+        "both lose at least 0.01 more than Random between best and last epoch",
+        ("6",),
+        evidence.hardness_overfits_on_bibtex,
     ),
     Claim(
         "Correlation matters most",

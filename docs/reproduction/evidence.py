@@ -49,6 +49,8 @@ SCORE = SHOWN[0]
 LEVEL = 0.05
 BY_HARDNESS = ("DIHCL", "Hard-Imb")
 MANY_LABELS = ("cal500", "enron")
+BIBTEX = "bibtex"
+"""The study of step 6, on the dataset where the paper shows convergence, overfitting and time."""
 HUNDREDTH = 0.01
 """A difference in a score that matters: of one that overfits, or that is not flat."""
 AS_CHEAP = 1.05
@@ -115,9 +117,18 @@ def as_cheap_as_dihcl(laboratory: Laboratory) -> Finding:
 
 def cheaper_than_ml_unc(laboratory: Laboratory) -> Finding:
     """Where labels are many, selection takes less with D2ACE than with ML-Unc."""
-    one = _main(laboratory, FIRST)
+    return _cheaper(_main(laboratory, FIRST), MANY_LABELS)
+
+
+def cheaper_on_bibtex(laboratory: Laboratory) -> Finding:
+    """The same on bibtex."""
+    return _cheaper(_study(laboratory, BIBTEX), [BIBTEX])
+
+
+def _cheaper(one: Comparison, datasets: Iterable[str]) -> Finding:
+    """Whether selection takes less with D2ACE than with ML-Unc."""
     holds, told = [], []
-    for dataset in MANY_LABELS:
+    for dataset in datasets:
         share = _shares(one, dataset)
         labels = (one.runs(dataset, BASELINE)[0].result or {})["dataset"]["labels"]
         holds.append(share[CANDIDATE] < share["ML-Unc"])
@@ -133,7 +144,16 @@ def cheaper_than_ml_unc(laboratory: Laboratory) -> Finding:
 
 def hardness_learns_fastest(laboratory: Laboratory) -> Finding:
     """DIHCL and Hard-Imb reach the training loss that Random ends with before all others."""
-    one = next(each for each in laboratory.comparisons if each.heading == "CLIF")
+    return _learns_fastest(next(each for each in laboratory.comparisons if each.heading == "CLIF"))
+
+
+def hardness_learns_fastest_on_bibtex(laboratory: Laboratory) -> Finding:
+    """The same on bibtex."""
+    return _learns_fastest(_study(laboratory, BIBTEX))
+
+
+def _learns_fastest(one: Comparison) -> Finding:
+    """By the loss of all training rows."""
     found = {}
     for dataset in one.datasets:
         goals = {
@@ -150,6 +170,7 @@ def hardness_learns_fastest(laboratory: Laboratory) -> Finding:
                 )
             )
             for method in METHODS
+            if one.runs(dataset, method)
         }
     return _both_fastest(found)
 
@@ -184,9 +205,18 @@ def _both_fastest(found: dict[str, dict[str, float]]) -> Finding:
 
 def hardness_overfits(laboratory: Laboratory) -> Finding:
     """DIHCL and Hard-Imb fall further below their best than Random does."""
-    longer = next(one for one in laboratory.comparisons if one.study == "longer")
+    return _overfits(_main(laboratory, FIRST), _study(laboratory, "longer"))
+
+
+def hardness_overfits_on_bibtex(laboratory: Laboratory) -> Finding:
+    """The same on bibtex."""
+    return _overfits(_study(laboratory, BIBTEX))
+
+
+def _overfits(*comparisons: Comparison) -> Finding:
+    """Whether both fall further on most datasets."""
     holds, told = [], []
-    for one in (_main(laboratory, FIRST), longer):
+    for one in comparisons:
         table = convergence_tables.peaks("peaks", one)
         for dataset in one.datasets:
             lost = _column(table, dataset, "lost_after")
@@ -194,7 +224,7 @@ def hardness_overfits(laboratory: Laboratory) -> Finding:
                 continue
             more = [lost[method] - lost[BASELINE] for method in BY_HARDNESS]
             holds.append(min(more) >= HUNDREDTH)
-            epochs = "" if one.study == "main" else " (300 epochs)"
+            epochs = " (300 epochs)" if one.study == "longer" else ""
             told.append(f"{dataset}{epochs} {' and '.join(_plus(value) for value in more)}")
     words = " and ".join(BY_HARDNESS)
     return _most(holds), f"{words} lose more than {BASELINE} by: {'; '.join(told)}"
@@ -284,6 +314,10 @@ def _main(laboratory: Laboratory, model: str) -> Comparison:
         if dataset in COMPARED[model] and method in METHODS
     }
     return Comparison(one.study, one.model, cells)
+
+
+def _study(laboratory: Laboratory, name: str) -> Comparison:
+    return next(one for one in laboratory.comparisons if one.study == name)
 
 
 def _compared(laboratory: Laboratory) -> list[Comparison]:
