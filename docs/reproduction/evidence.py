@@ -264,9 +264,7 @@ def k_is_best_at_six_or_seven(laboratory: Laboratory) -> Finding:
 
 def lambda2_is_flat(laboratory: Laboratory) -> Finding:
     """Differences between λ2 = 0.7, 0.8 and 0.9 are surely below a hundredth."""
-    flat: list[bool] = []
-    clear: list[Interval] = []
-    told = []
+    flat, steep, told = [], [], []
     for sweep in _sweeps(laboratory, "flip_smoothing"):
         gaps = [
             _difference(sweep, a, b, metric)
@@ -275,10 +273,10 @@ def lambda2_is_flat(laboratory: Laboratory) -> Finding:
         ]
         widest = max(gaps, key=lambda gap: max(-gap.low, gap.high))
         flat.append(max(-widest.low, widest.high) < HUNDREDTH)
-        clear += [gap for gap in gaps if not gap.noise]
+        steep += [gap for gap in gaps if gap.low > HUNDREDTH or gap.high < -HUNDREDTH]
         told.append(f"{sweep.dataset}: least certain {_words(widest)}")
-    undecided = not clear and not all(flat)
-    return UNDECIDED if undecided else _verdict(not clear), "; ".join(told)
+    undecided = not any(flat) and not steep
+    return UNDECIDED if undecided else in_part(flat), "; ".join(told)
 
 
 def high_to_low_is_best(laboratory: Laboratory) -> Finding:
