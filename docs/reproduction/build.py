@@ -22,19 +22,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import beside
 import claims
-from evidence import SCORE
+from beside import markdown_row as _line
 
-from d2ace.benchmark import gain_tables, published, score_tables, sections
+from d2ace.benchmark import published, sections
 from d2ace.benchmark.figures import standalone
-from d2ace.benchmark.frames import BASELINE, CANDIDATE, Laboratory, collect
+from d2ace.benchmark.frames import collect
 from d2ace.benchmark.grid import load_grid
-from d2ace.benchmark.intervals import interval
 from d2ace.benchmark.layout import Report
 from d2ace.benchmark.store import Store
-from d2ace.benchmark.tables import Cell, Table, signed
-from d2ace.benchmark.tables import figure as number
-from d2ace.benchmark.verdicts import judge
+from d2ace.benchmark.tables import Cell, Table
 
 HERE = Path(__file__).resolve().parent
 TITLES = {"reproduction": "the reproduction", "images": "the experiment on images"}
@@ -56,8 +54,6 @@ STEPS = {
 }
 """Step -> what it runs; its grid is packaged as `reproduction-` and the step."""
 OPTIONAL = "6-more"
-SHOWN = ("main", "bibtex", "larger")
-"""Studies whose scores stand on the page beside the paper's."""
 
 
 @contextmanager
@@ -100,7 +96,7 @@ def words() -> str:
         ],
     ]
     page = (HERE / "README.md").read_text(encoding="utf-8")
-    made = {"steps": steps, "scores": _scores(laboratory), "claims": table}
+    made = {"steps": steps, "scores": beside.lines(laboratory), "claims": table}
     for name, lines in made.items():
         page = re.sub(
             rf"(<!-- {name}: made by build.py -->\n).*?(\n<!-- end -->)",
@@ -109,49 +105,6 @@ def words() -> str:
             flags=re.S,
         )
     return page
-
-
-def _scores(laboratory: Laboratory) -> list[str]:
-    """Random and D2ACE on every dataset beside the paper's, and the difference of the two."""
-    printed = published.load(None)
-    lines = [
-        _line(
-            [
-                "model",
-                "dataset",
-                "runs",
-                BASELINE,
-                "paper",
-                CANDIDATE,
-                "paper",
-                "better by",
-                "paper",
-            ]
-        ),
-        _line(["---"] * 2 + ["---:"] * 7),
-    ]
-    for one in laboratory.comparisons:
-        if one.study not in SHOWN:
-            continue
-        levels = score_tables.scores("", one, SCORE, judge(one, SCORE), printed).data or []
-        gains = gain_tables.by_dataset("", one, SCORE, printed).data or []
-        of = {(row["dataset"], row["method"]): row for row in levels}
-        for gain in gains:
-            dataset = gain["dataset"]
-            if gain["method"] != CANDIDATE or gain["difference"] is None:
-                continue
-            ours = [of[dataset, method] for method in (BASELINE, CANDIDATE)]
-            scores = [number(row[key]).text for row in ours for key in ("mean", "published")]
-            between = interval(one.differences(SCORE, CANDIDATE, datasets=[dataset]))
-            lines.append(
-                _line(
-                    [
-                        *(one.model, str(dataset), str(gain["pairs"]), *scores),
-                        *(signed(str(between)), number(gain["published"], "+.4f").text),
-                    ]
-                )
-            )
-    return lines
 
 
 def _progress(store: Store) -> dict[str, tuple[int, int]]:
@@ -208,10 +161,6 @@ def _table(table: Table) -> list[str]:
         _line(["---:" if right else "---" for right in numeric]),
         *[_line([_cell(cell) for cell in row]) for row in [*table.rows, *table.foot]],
     ]
-
-
-def _line(words: list[str]) -> str:
-    return f"| {' | '.join(words)} |"
 
 
 def _cell(cell: Cell) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from evidence import LEVEL, NOT, REPRODUCED, UNDECIDED, Finding, in_part
+from judging import LEVEL, Finding, decided, in_part, joined
 
 from d2ace.benchmark.case_tables import against_auc, top_share
 from d2ace.benchmark.figures_cases import PROPERTIES, label_weight_curves
@@ -28,17 +28,19 @@ def more_hard_rows_late(laboratory: Laboratory) -> Finding:
 
 def _more(laboratory: Laboratory, more: str, less: str, epoch: int, what: str) -> Finding:
     """Whether the first method has more of the highest tier among the rows that it draws most."""
-    found = {
-        method: top_share(_recorded(laboratory, "cal500")[method], epoch, what)
-        for method in (more, less)
-    }
-    (high, _), (low, _) = found.values()
-    error = math.sqrt(sum(share * (1 - share) / rows for share, rows in found.values()))
-    told = ", ".join(f"{method} {share:.0%}" for method, (share, _) in found.items())
-    evidence = f"high {PROPERTIES[what]}: {told} of {found[less][1]} rows each"
-    if high <= low:
-        return NOT, evidence
-    return REPRODUCED if high - low > CLEAR * error else UNDECIDED, evidence
+    found, told = [], []
+    for dataset in laboratory.cases[0].datasets:
+        recordings = _recorded(laboratory, dataset)
+        if not {more, less} <= recordings.keys():
+            continue
+        shares = {method: top_share(recordings[method], epoch, what) for method in (more, less)}
+        (high, rows), (low, _) = shares.values()
+        error = math.sqrt(sum(share * (1 - share) / rows for share, _ in shares.values()))
+        clear = abs(high - low) > CLEAR * error
+        found.append(decided(holds=clear and high > low, against=clear and high < low))
+        here = ", ".join(f"{method} {share:.0%}" for method, (share, _) in shares.items())
+        told.append(f"{dataset}: {here} of {rows} rows each")
+    return joined(found), f"high {PROPERTIES[what]}. {'; '.join(told)}"
 
 
 def weights_go_against_auc(laboratory: Laboratory) -> Finding:
