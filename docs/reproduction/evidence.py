@@ -142,10 +142,10 @@ def as_cheap_as_dihcl(laboratory: Laboratory) -> Finding:
 
 def cheaper_than_ml_unc(laboratory: Laboratory) -> Finding:
     """Where labels are many, selection takes less with D2ACE than with ML-Unc."""
-    verdict_, told = _cheaper(main_study(laboratory, FIRST), MANY_LABELS)
+    found, told = _cheaper(main_study(laboratory, FIRST), MANY_LABELS)
     shares = [_shares(one, dataset) for one, dataset in _tables(laboratory)]
     cheaper = sum(share[CANDIDATE] < share["ML-Unc"] for share in shares)
-    return verdict_, f"{told}; cheaper in {cheaper} of all {len(shares)} tables"
+    return found, f"{told}; cheaper in {cheaper} of all {len(shares)} tables"
 
 
 def cheaper_on_bibtex(laboratory: Laboratory) -> Finding:

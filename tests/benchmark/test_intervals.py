@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from d2ace.benchmark.intervals import Pair, interval
+from d2ace.benchmark.intervals import Interval, Pair, interval
 
 RATIO = 0.25
 
@@ -78,3 +78,7 @@ def test_equal_differences_are_certain() -> None:
     found = interval([pairs([[0.02], [0.02]]), pairs([[0.04], [0.04]])])
     assert (found.low, found.high) == pytest.approx((0.03, 0.03))
     assert not found.noise
+
+
+def test_a_difference_that_is_printed_as_zero_is_not_negative() -> None:
+    assert str(Interval(-0.00001, -0.1, -0.00004, 5)) == "+0.0000 [-0.1000, +0.0000]"
