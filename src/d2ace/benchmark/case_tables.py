@@ -11,8 +11,6 @@ from .figures_cases import PROPERTIES, chosen_labels, label_weight_curves, share
 from .frames import Array, Recording, counted
 from .tables import Cell, Table, Value, figure, p_text, word
 
-CHANCE = 1 / 3
-"""The share of a tier in a group of rows that the property does not choose."""
 MARK = 20
 """Epoch of the first column of label weights, as of the first deciles."""
 
