@@ -280,7 +280,7 @@ def test_libsvm(tmp_path: Path, newline: str) -> None:
     path.write_bytes(LIBSVM.replace("\n", newline).encode())
     data = load(path, cache=False)
     assert data.label_names == ("label_2", "label_5", "label_7")
-    assert data.feature_names == ("feature_1", "feature_2", "feature_3")
+    assert data.feature_names == ("index_1", "index_2", "index_3")
     expected = [[0.5, 0, -0.01], [0, 0, 4], [0, 1, 0], [1, 2, 3], [9, 0, 0]]
     np.testing.assert_array_equal(data.X.toarray(), np.array(expected, dtype=np.float32))
     labels = [[1, 1, 0], [0, 0, 0], [0, 0, 1], [1, 1, 1], [0, 0, 0]]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +124,18 @@ def test_errors(options: dict[str, object], words: str) -> None:
     with pytest.raises(DataError) as caught:
         prepare(small(), **options)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_cell_that_is_no_number_is_named(sparse: bool, value: float) -> None:
+    """Whichever fold its row is in: before, only training rows were looked at."""
+    data = small(sparse=sparse)
+    X = data.X.toarray() if sparse else data.X.copy()
+    X[3, 2] = value
+    data = replace(data, X=sp.csr_matrix(X) if sparse else X)
+    with pytest.raises(DataError, match=rf"^row 3 of small has {value} as 'c'; replace"):
+        prepare(data, min_positives=1)
 
 
 # -- real data

@@ -122,13 +122,18 @@ class Backbone(nn.Module):
         self.layers = nn.Sequential(
             nn.Conv2d(3, channels, 3, stride=4, padding=1), nn.BatchNorm2d(channels), nn.ReLU()
         )
-        self.seen, self.die_after = 0, die_after
+        self._seen, self._die_after = 0, die_after
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        self.seen += len(images)
-        if self.die_after is not None and self.seen > self.die_after:
+        self._seen += len(images)
+        if self._die_after is not None and self._seen > self._die_after:
             os.kill(os.getpid(), signal.SIGKILL)
         return self.layers(images)
+
+    @property
+    def seen(self) -> int:
+        """Images so far; no setting, which would be part of the key of cached features."""
+        return self._seen
 
 
 def first_lines_until(process: Any, start: str) -> None:

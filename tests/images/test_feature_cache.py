@@ -7,6 +7,7 @@ import os
 import signal
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,9 @@ from d2ace.data.images import (
     train_transform,
 )
 from d2ace.errors import RunError, UserError
+from d2ace.torchvision_import import torchvision
 
+v2 = torchvision().transforms.v2
 N = 40
 
 
@@ -219,12 +222,59 @@ class Flat(nn.Module):
         return images.mean((2, 3))
 
 
+class Scale(nn.Module):
+    """A setting that neither its repr nor its weights tell."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.factor * images
+
+
+def steps(*more: Any, dtype: torch.dtype = torch.float32) -> Any:
+    return v2.Compose([v2.Resize((16, 16)), v2.ToImage(), v2.ToDtype(dtype, scale=True), *more])
+
+
+def test_settings_of_transforms_and_backbones_tell_maps_apart(root: Path, tmp_path: Path) -> None:
+    data, cache = load_images("csv", root), tmp_path / "cache"
+    centred = v2.Normalize([0.5] * 3, [0.5] * 3)
+    for transform in (steps(), steps(centred), steps(dtype=torch.float64), steps()):
+        dataset = image_dataset(data, None, transform)
+        for module in (Scale(1.0), Scale(2.0)):
+            features = cache_features(module, dataset, cache)
+            expected = torch.stack([module(dataset[row][0]) for row in (0, 7)])
+            assert (features.batch([0, 7]) == expected.half().float()).all()
+    assert len(folders(cache)) == 6
+
+
+def test_rows_of_features_may_be_a_mask(root: Path, tmp_path: Path) -> None:
+    features = cache_features(Backbone(), images(root), tmp_path / "cache")
+    labels = np.arange(2 * N).reshape(N, 2) % 2
+    mask = np.arange(N) % 8 == 3
+    chosen = FeatureDataset(features, labels, mask)
+    assert len(chosen) == 5
+    assert (chosen[1][0] == features.batch([11])[0]).all()
+    with pytest.raises(DataError, match="mask of 40 rows"):
+        FeatureDataset(features, labels, mask[:-1])
+
+
 def test_what_cannot_be_cached_is_refused(root: Path, tmp_path: Path) -> None:
     cache, data = tmp_path / "cache", load_images("csv", root)
     for module, dataset, kind, message in (
         (Backbone(), image_dataset(data, None, train_transform(16)), UserError, "draws at random"),
         (Backbone(), image_dataset(data), UserError, "does not say what it does"),
         (Backbone(), image_dataset(data, None, lambda x: x), UserError, "does not say"),
+        (Backbone(), image_dataset(data, None, Scale(2)), UserError, "does not say"),
+        (Backbone(), image_dataset(data, None, steps(v2.Lambda(abs))), UserError, "does not say"),
+        (
+            Backbone(),
+            image_dataset(data, None, steps(v2.RandomHorizontalFlip())),
+            UserError,
+            "draw",
+        ),
+        (Backbone(), image_dataset(data, None, v2.RandomApply([steps()])), UserError, "draw"),
         (Backbone(), image_dataset(data, [], evaluation_transform(16)), UserError, "no images"),
         (Flat(), images(root), UserError, r"gives \(32, 3\) for 32 images"),
         (Loud(), images(root), RunError, r"0\.jpg: its feature map .* not finite in float16"),

@@ -224,6 +224,7 @@ def test_csv_with_named_labels(tmp_path: Path) -> None:
         ('image,sky\n"a.jpg,1\n', "is not CSV"),
         ("image\na.jpg\n", "has no labels"),
         ("image,sky\n", "holds no split"),
+        ("image,split,sky\na.jpg,train,1\nb.jpg,,1\n", "line 3: names no split"),
     ],
 )
 def test_csv_refuses_a_bad_table(tmp_path: Path, text: str, message: str) -> None:
@@ -250,6 +251,9 @@ def test_yolo(tmp_path: Path, folder: str) -> None:
         load_images("yolo", tmp_path)
     put(tmp_path / "labels/train/a.txt", "cat 0.5 0.5 0.1 0.1\n")
     with pytest.raises(DataError, match=r"line 1: 'cat 0\.5 .*' is not 'class x y width height'"):
+        load_images("yolo", tmp_path)
+    put(tmp_path / "classes.txt", "cat\n \nhot dog\n")  # else class 1 were the hot dog
+    with pytest.raises(DataError, match=r"classes\.txt, line 2: is blank, but names a class"):
         load_images("yolo", tmp_path)
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 from torch.utils.data import ConcatDataset, DataLoader
 
 import d2ace
-from d2ace.data import DataError, DataWarning, UnknownDataError
+from d2ace.data import DataError, DataWarning
 from d2ace.data.images import (
     check_images,
     evaluation_transform,
@@ -173,8 +173,13 @@ def test_items_are_the_rows_asked_for(tmp_path: Path) -> None:
     assert index == 0
     assert (first == dataset[0][0]).all()
     assert len(image_dataset(data, data.splits == 1)) == 1
-    for rows, message in (([3], "row 3 does not exist"), ([-1], "row -1"), ([0.5], "row numbers")):
-        with pytest.raises(UnknownDataError, match=message):
+    for rows, message in (
+        ([3], "go from 3 to 3, but there are 3 rows"),
+        ([-1], "go from -1"),
+        ([0.5], "row numbers"),
+        ([True, False], "mask of 3 rows"),
+    ):
+        with pytest.raises(DataError, match=message):
             image_dataset(data, rows)  # type: ignore[arg-type]
 
 

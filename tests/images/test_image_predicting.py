@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import d2ace
 from d2ace.data import DataError, DataWarning
 from d2ace.data.images import load_images
 from d2ace.errors import RunError, UserError
+from d2ace.training.config import RunConfig
+from d2ace.training.image_problem import make_image_problem
 from d2ace.training.saved_images import find_images
 
 SMALL: dict[str, Any] = {
@@ -123,6 +126,21 @@ def test_several_splits_to_test_on_and_none_are_refused(photos: Path, tmp_path: 
 
 def _renamed(line: str) -> str:
     return line.replace(",test,", ",test-more,")
+
+
+def test_what_splits_are_for_is_told_by_their_names_in_any_case(photos: Path) -> None:
+    """A split called Test was trained on beside one called val."""
+    data = load_images("csv", photos)
+    parts = np.arange(data.n) % 3
+    config = RunConfig("csv", "ml_gcn", folds=1, min_positives=1, image_size=32)
+    for names in (("Train", "Val", "TEST"), ("trainval", "train-more", "val2014")):
+        split = replace(data, split_names=names, splits=parts)
+        problem = make_image_problem(config, split, torch.device("cpu"))
+        assert (parts[problem.test.rows] == 2).all()
+        assert (parts[problem.train.rows] != 2).all()
+    split = replace(data, split_names=("train", "holdout", "test"), splits=parts)
+    with pytest.raises(UserError, match="has the split 'holdout', which may be one to train or to"):
+        make_image_problem(config, split, torch.device("cpu"))
 
 
 def test_a_preset_that_does_not_exist_is_one_sentence(photos: Path) -> None:

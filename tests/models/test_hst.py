@@ -309,6 +309,17 @@ def test_a_model_trained_a_second_time_makes_its_prototypes_again():
     assert loader.passes == 2
 
 
+def test_a_first_epoch_trained_again_brings_its_losses_in_again():
+    X, Y = images()
+    model = small("hst", Y, w_co=2.0, freeze="backbone")
+    full = parts(model, X, Y)["cooccurrence"]
+    for _ in range(2):
+        model.on_epoch_start(1, 2)
+        for share in (0.0, 0.5, 1.0, 1.0):  # more steps than were said bring no more than all
+            torch.testing.assert_close(parts(model, X, Y)["cooccurrence"], full * share)
+            model.on_step(0)
+
+
 def test_prototypes_need_images():
     _, Y = images()
     model = small("hst", Y)

@@ -199,6 +199,12 @@ def test_overfits_64_random_instances(name):
 
 
 @every_model
+def test_no_rows_have_no_probabilities(name):
+    X, Y = problem()
+    assert make_model(name, X.shape[1], Y).predict_proba(X[:0]).shape == (0, Y.shape[1])
+
+
+@every_model
 def test_wrong_shapes_are_refused_in_one_sentence(name):
     X, Y = problem()
     model = make_model(name, X.shape[1], Y)

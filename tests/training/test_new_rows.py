@@ -14,7 +14,7 @@ from scipy.io import savemat
 from smallrun import small_run
 
 from d2ace import cli
-from d2ace.data import DataError, MultiLabelData, load, load_features, prepare
+from d2ace.data import DataError, MultiLabelData, Scaler, load, load_features, prepare, save
 from d2ace.errors import RunError, UserError
 from d2ace.evaluation import evaluate
 from d2ace.training import SavedRun, load_run
@@ -130,6 +130,43 @@ def test_libsvm_rows_have_the_width_of_the_run(tmp_path: Path) -> None:
         sentence = f"has the feature {4 + base}, but {base} to {3 + base} are known; leave it out"
         with pytest.raises(DataError, match=sentence):
             load_features(new, names)
+
+
+def test_libsvm_rows_for_a_run_of_arrays_count_as_libsvm_does(tmp_path: Path) -> None:
+    np.savez(tmp_path / "train.npz", X=np.eye(5), Y=np.ones((5, 1), int))
+    names = load(tmp_path / "train.npz").feature_names
+    (tmp_path / "new.svm").write_text("1:10 4:40\n")
+    row = load_features(tmp_path / "new.svm", names)
+    assert row.X.toarray().tolist() == [[10, 0, 0, 40, 0]]
+
+
+def test_rows_without_labels_can_be_saved(run: SavedRun, tmp_path: Path) -> None:
+    X = np.ones((2, 12))
+    X[1, 3] = np.nan
+    rows = load_features(arff(tmp_path / "new.arff", NAMES, X), NAMES)
+    save(rows, tmp_path / "rows.npz")
+    again = load_features(tmp_path / "rows.npz", NAMES)
+    assert again.missing is not None
+    assert again.missing.cells.nonzero()[1].tolist() == [3]
+    assert np.array_equal(run.predict_proba(again), run.predict_proba(rows))
+    with pytest.raises(DataError, match="is empty"):
+        load(tmp_path / "rows.npz")
+
+
+def test_features_of_64_bits_are_scaled_as_exactly_as_they_are(
+    table: MultiLabelData, tmp_path: Path
+) -> None:
+    """Seconds since 1970: in 32 bits, a minute is one number."""
+    X = table.X.astype(np.float64)
+    X[:, 0] = 1.7e9 + np.arange(240) % 60
+    timed = replace(table, X=X)
+    small_run(timed, out=tmp_path, epochs=2, warmup=1)
+    rows = np.repeat(X[:1], 3, axis=0)
+    rows[:, 0] += [0, 30, 59]
+    assert len(np.unique(load_run(tmp_path).predict_proba(rows)[:, 0])) == 3
+    scaled = Scaler.fit(X, np.arange(60)).transform(X)
+    assert scaled.dtype == np.float32
+    assert scaled[:60, 0] == pytest.approx(np.arange(60) / 59, abs=1e-6)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

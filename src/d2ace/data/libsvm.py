@@ -23,7 +23,8 @@ _Whole: TypeAlias = npt.NDArray[np.int64]
 def read_libsvm(sources: list[Source]) -> MultiLabelData:
     """The rows of all ``sources``; labels are the distinct numbers used, in ascending order.
 
-    Features count from 1 as LibSVM has it, or from 0 if any row uses index 0. A first line
+    Features count from 1 as LibSVM has it, or from 0 if any row uses index 0, and their names say
+    which (columns of arrays without names are called otherwise, and count from 0). A first line
     ``rows features labels``, as extreme-classification files have it, fixes the sizes, and then
     both count from 0.
     """
@@ -56,7 +57,7 @@ def read_libsvm(sources: list[Source]) -> MultiLabelData:
         )
     X, Y = (sp.vstack(column, format="csr") for column in zip(*tables, strict=True))
     X.eliminate_zeros()
-    features = tuple(f"feature_{i}" for i in range(base, d + base))
+    features = tuple(f"index_{i}" for i in range(base, d + base))
     return MultiLabelData(stem(path), X, Y, features, tuple(f"label_{i}" for i in known.tolist()))
 
 
@@ -66,7 +67,7 @@ def read_libsvm_features(source: Source, names: Sequence[str]) -> MultiLabelData
     Where the names are those that `read_libsvm` gives, they say whether features count from 0.
     """
     part = _read(source)
-    if names[0] in ("feature_0", "feature_1"):
+    if names[0] in ("index_0", "index_1"):
         base = int(names[0][-1])
     else:
         base = 0 if part.sizes else int(min(part.index.min(initial=1), 1))

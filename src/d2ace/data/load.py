@@ -136,7 +136,7 @@ def load_features(source: str | os.PathLike[str], names: Sequence[str]) -> Multi
 
 def numbered(names: Sequence[str]) -> bool:
     """Whether features have the names that readers give to features without one."""
-    return all(re.fullmatch(r"feature_\d+", name) for name in names)
+    return all(re.fullmatch(r"(feature|index)_\d+", name) for name in names)
 
 
 def _load_arff(

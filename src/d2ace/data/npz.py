@@ -82,8 +82,8 @@ def read_npz(source: Source) -> MultiLabelData:
     return read(source)[0]
 
 
-def read(source: Source) -> tuple[MultiLabelData, dict[str, Any]]:
-    """The dataset and the remarks kept beside it."""
+def read(source: Source, *, labelled: bool = True) -> tuple[MultiLabelData, dict[str, Any]]:
+    """The dataset and the remarks kept beside it; its labels may be left aside."""
     path, arrays = source.path, _arrays(source)
     if "meta" not in arrays:
         return _foreign(path, arrays), {}
@@ -96,7 +96,8 @@ def read(source: Source) -> tuple[MultiLabelData, dict[str, Any]]:
         name, remarks = str(meta["name"]), dict(meta["remarks"])
     except (KeyError, TypeError, UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
         raise fault(path, None, f"is damaged ({type(error).__name__}); write it again") from None
-    data = as_data(path, name, *tables, *names)
+    X, Y = tables
+    data = as_data(path, name, X, Y, *names) if labelled else as_rows(path, name, X, names[0])
     return replace(data, missing=_missing(path, arrays, data)), remarks
 
 
@@ -116,7 +117,7 @@ def read_npz_features(source: Source) -> MultiLabelData:
     """``X`` of an NPZ archive, which need hold nothing else; labels are left aside."""
     path, arrays = source.path, _arrays(source)
     if "meta" in arrays:
-        return read_npz(source)
+        return read(source, labelled=False)[0]
     _require(path, arrays, "X")
     return as_rows(path, path.stem, _table(path, arrays, "X"), _listed(arrays, "feature_names"))
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from d2ace.data import catalogue
 from d2ace.data.container import DataError, MultiLabelData
@@ -125,6 +126,7 @@ def prepare(
         keep_features = _catalogue_share(data)
     if not 0.0 < keep_features <= 1.0:
         raise DataError(f"keep_features is {keep_features}; it must be above 0 and at most 1")
+    _refuse_not_finite(data)
     Y = checked_labels(data.Y)
     n, q = Y.shape
     features = _frequent(data.X, keep_features)
@@ -167,6 +169,20 @@ def _fitted(data: MultiLabelData, rows: Ints) -> Fitted:
     X = filled(data.X, data.missing, fill)
     scaler = Scaler.fit(X, rows)
     return Fitted(_replace(data, X=scaler.transform(X), missing=None), fill, scaler)
+
+
+def _refuse_not_finite(data: MultiLabelData) -> None:
+    """Whichever rows a fold trains on, a cell that is no number is told before it."""
+    X = data.X
+    if np.isfinite(X.data if sp.issparse(X) else X).all():
+        return
+    cells = sp.coo_matrix(X)  # which keeps what is not a number, also of a dense table
+    first = int(np.argmin(np.isfinite(cells.data)))
+    row, column = int(cells.row[first]), int(cells.col[first])
+    raise DataError(
+        f"row {row} of {data.name} has {X[row, column]} as {data.feature_names[column]!r}; replace "
+        "what is missing or infinite"
+    )
 
 
 def _frequent(X: Any, share: float) -> Ints:

@@ -14,7 +14,7 @@ from d2ace.data.stratify import row_numbers
 
 __all__ = ["Scaler"]
 
-Floats = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +26,8 @@ class Scaler:
     ``low`` is 0 and ``span`` the largest absolute value, so that zeros stay zero and the matrix
     stays sparse; features without negative values come to lie in [0, 1], others in [-1, 1].
     Features that are constant (sparse: all zero) in those rows become 0 everywhere.
+
+    Ranges are kept as exactly as the rows are: in 32 bits, times in seconds would be one number.
     """
 
     low: Floats
@@ -41,10 +43,9 @@ class Scaler:
         values = X.data if sp.issparse(X) else X
         if not np.isfinite(values).all():
             raise DataError("features contain NaN or infinity; replace them before scaling")
+        X = X.astype(np.result_type(X.dtype, np.float32), copy=False)
         if sp.issparse(X):
-            span = abs(X).max(axis=0).toarray().ravel()
-            return cls(np.zeros(X.shape[1], dtype=np.float32), span.astype(np.float32))
-        X = np.asarray(X, dtype=np.float32)
+            return cls(np.zeros(X.shape[1], dtype=X.dtype), abs(X).max(axis=0).toarray().ravel())
         low = X.min(axis=0)
         return cls(low, X.max(axis=0) - low)
 
@@ -55,22 +56,23 @@ class Scaler:
                 f"the scaler was fitted on {self.low.size} features, but X has {X.shape[1]}"
             )
         constant = self.span == 0
-        span = np.where(constant, np.float32(1), self.span)
+        span = np.where(constant, self.span.dtype.type(1), self.span)
+        exact = np.result_type(X.dtype, self.low.dtype)
         if sp.issparse(X):
             if self.low.any():
                 raise DataError(
                     "the scaler was fitted on dense features and cannot keep X sparse; "
                     "fit it on sparse rows"
                 )
-            scaled = sp.csr_matrix(X, dtype=np.float32, copy=True)
+            scaled = sp.csr_matrix(X, dtype=exact, copy=True)
             scaled.data /= span[scaled.indices]
             scaled.data[constant[scaled.indices]] = 0
             scaled.eliminate_zeros()
-            return scaled
-        dense = np.asarray(X, dtype=np.float32) - self.low
+            return scaled.astype(np.float32, copy=False)
+        dense = np.subtract(X, self.low, dtype=exact)
         dense /= span
         dense[:, constant] = 0
-        return dense
+        return dense.astype(np.float32, copy=False)
 
     def state_dict(self) -> dict[str, Floats]:
         """The scaler as plain arrays; ``Scaler(**state)`` restores it."""

@@ -188,7 +188,7 @@ class HST(ImageModel):
             return {"classification": classification}
         chosen, semantic = self.hparams, output.aux["semantic"]
         late = self._epoch > LATE
-        ramp = self._done / max(1, self._steps) if self._epoch == 1 else 1.0
+        ramp = min(1.0, self._done / max(1, self._steps)) if self._epoch == 1 else 1.0
         first, second = self.pairs
         cooc = cooccurrence_loss(output.aux["cooc"], y[:, first] * y[:, second])
         terms = {
@@ -224,7 +224,7 @@ class HST(ImageModel):
             self.make_prototypes(loader)
             self._made = epoch
         self._epoch, self._steps = epoch, steps
-        if not begun:
+        if not begun or self._done >= steps:  # a first epoch may be trained again from its start
             self._done = 0
 
     def on_step(self, step: int) -> None:

@@ -85,7 +85,7 @@ def sigmoidal_flow(
     The other arguments are :meth:`SigmoidalStage.shared`.
     """
     hidden = F.elu(label_part.T[:, :, None] + hidden[:, None])  # [Hf, labels, B]
-    shape = (-1, len(z), *hidden.shape[1:])  # [T, D, labels, B]
+    shape = (len(mixture_bias) // 3, len(z), *hidden.shape[1:])  # [T, D, labels, B]
     common = torch.addmm(bias[:, None], weight, hidden.flatten(1))
     common = common.view(mixture_weight.shape[1], -1)  # [K, D·labels·B]
     raw_slope, offset, raw_weight = (  # never the three as one tensor

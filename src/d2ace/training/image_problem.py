@@ -159,8 +159,9 @@ def _chosen(config: RunConfig, data: ImageData) -> tuple[ImageData, Ints, Ints, 
     """
     if config.folds == 1:
         names = data.split_names
-        own = [name for name in names if name.startswith("test")] or [
-            name for name in names if name.startswith("val")
+        kinds = {name: _kind(name) for name in names}
+        own = [name for name in names if kinds[name] == "test"] or [
+            name for name in names if kinds[name] == "val"
         ]
         if not own or len(names) < 2:
             raise UserError(
@@ -171,6 +172,11 @@ def _chosen(config: RunConfig, data: ImageData) -> tuple[ImageData, Ints, Ints, 
             raise UserError(
                 f"{data.name} has several splits to test on ({', '.join(own)}); leave all but one "
                 "out, or give them one name."
+            )
+        if unknown := [name for name in names if kinds[name] is None]:
+            raise UserError(
+                f"{data.name} has the split {unknown[0]!r}, which may be one to train or to test "
+                "on; give it a name that begins with train, val or test, or leave it out."
             )
         test = data.rows(own[0])
         fold = np.setdiff1d(np.arange(data.n), test)
@@ -195,6 +201,13 @@ def _chosen(config: RunConfig, data: ImageData) -> tuple[ImageData, Ints, Ints, 
             "ones, or use folds=5."
         )
     return data, np.asarray(train), np.asarray(validation), np.asarray(test)
+
+
+def _kind(split: str) -> str | None:
+    """What a split is for, by its name."""
+    return next(
+        (kind for kind in ("train", "val", "test") if split.casefold().startswith(kind)), None
+    )
 
 
 def _with_frequent_labels(data: ImageData, rows: Ints, least: int) -> ImageData:

@@ -75,7 +75,7 @@ class SavedRun:
         missing = None
         if isinstance(X, MultiLabelData):
             X, missing = self._named(X)
-        X = sp.csr_matrix(X) if sp.issparse(X) else np.asarray(X, dtype=np.float32)
+        X = sp.csr_matrix(X) if sp.issparse(X) else _numbers(X)
         if X.ndim != 2 or X.shape[1] not in (len(self.feature_names), len(self._features)):
             raise UserError(
                 f"X has shape {tuple(X.shape)}, but the run was trained on rows of "
@@ -116,6 +116,12 @@ class SavedRun:
 
     def __repr__(self) -> str:
         return f"SavedRun({self.result!r})"
+
+
+def _numbers(X: Any) -> npt.NDArray[Any]:
+    """A table of numbers as it is; anything else as numbers of 32 bits, if it can be."""
+    X = np.asarray(X)
+    return X if X.dtype.kind in "biuf" else X.astype(np.float32)
 
 
 def _columns(have: tuple[str, ...], want: tuple[str, ...]) -> list[int] | None:

@@ -21,6 +21,13 @@ from d2ace.errors import UserError
 VERSION = 1
 """Part of every key: raised when maps are computed or stored in another way."""
 
+_PLAIN = (bool, int, float, str, list, tuple, type(None), torch.dtype)
+"""Settings of a module that are told by their words."""
+_FIXED = {
+    *("CenterCrop", "ConvertImageDtype", "Grayscale", "Identity", "Normalize", "PILToTensor"),
+    *("Pad", "RGB", "Resize", "ToDtype", "ToImage", "ToPILImage", "ToPureTensor", "ToTensor"),
+}
+"""Transforms of torchvision that give one image one tensor, and keep their settings openly."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -36,11 +43,11 @@ def content_key(module: nn.Module, dataset: ImageDataset, folder: Path) -> str:
 
 
 def module_digest(module: nn.Module) -> str:
-    """SHA-256 of the structure and of every parameter and buffer."""
+    """SHA-256 of the structure, the settings of every part, every parameter and every buffer."""
     hasher = hashlib.sha256(_ADDRESS.sub("", repr(module)).encode())
     for name, part in module.named_modules():
-        kind = type(part)
-        hasher.update(f"{name}:{kind.__module__}.{kind.__qualname__}\n".encode())
+        settings = {key: value for key, value in _public(part).items() if isinstance(value, _PLAIN)}
+        hasher.update(f"{name}:{_kind(part)}:{_ADDRESS.sub('', repr(settings))}\n".encode())
     for name, tensor in sorted([*module.named_parameters(), *module.named_buffers()]):
         value = tensor.detach().cpu().contiguous()
         hasher.update(f"{name}:{value.dtype}:{tuple(value.shape)}\n".encode())
@@ -57,13 +64,32 @@ def describe_transform(transform: Any) -> Any:
         )
     if hasattr(transform, "describe"):
         return transform.describe()
-    text = repr(transform)
-    if transform is None or _ADDRESS.search(text):
+    official = type(transform).__module__.startswith("torchvision.transforms")
+    name = type(transform).__name__ if official else None
+    if name == "Compose":
+        return [describe_transform(step) for step in transform.transforms]
+    if type(transform) is nn.Sequential:
+        return [describe_transform(step) for step in transform]
+    if name not in _FIXED:
         raise UserError(
-            f"the transform {text[:80]} does not say what it does, so cached features could not be "
-            "told apart; use evaluation_transform, or give it a method describe()"
+            f"the transform {repr(transform)[:80]} may draw at random, or does not say what it "
+            "does, so cached features could not be told apart; use evaluation_transform, or give "
+            "it a method describe()"
         )
-    return text
+    return {"kind": _kind(transform), **{k: repr(v) for k, v in _public(transform).items()}}
+
+
+def _kind(thing: Any) -> str:
+    return f"{type(thing).__module__}.{type(thing).__qualname__}"
+
+
+def _public(thing: Any) -> dict[str, Any]:
+    """What an object was made with, as far as it keeps that openly."""
+    return {
+        key: value
+        for key, value in sorted(vars(thing).items())
+        if not key.startswith("_") and key != "training"
+    }
 
 
 def images_digest(dataset: ImageDataset, folder: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +17,7 @@ from torch.utils.data import Dataset
 from d2ace.data.container import DataError, UnknownDataError
 from d2ace.data.images.container import ImageData, Rows
 from d2ace.data.images.decode import decode
+from d2ace.data.stratify import row_numbers
 from d2ace.errors import RunError
 from d2ace.torchvision_import import torchvision
 
@@ -95,27 +96,19 @@ class ImageDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
 
 def image_dataset(
     data: ImageData,
-    rows: Sequence[int] | npt.NDArray[Any] | None = None,
+    rows: npt.ArrayLike | None = None,
     transform: Transform | None = None,
     *,
     seed: int = 0,
 ) -> ImageDataset:
-    """A torch dataset of ``(image, labels)`` for these rows (default: all).
+    """A torch dataset of ``(image, labels)`` for these rows, numbers or a mask (default: all).
 
     ``transform`` takes a Pillow image (RGB, upright) and gives a tensor, see `train_transform` and
     `evaluation_transform`; without one the pixels come as they are, uint8 [3, H, W]. What it draws
     from torch's generator is a function of ``seed``, epoch (`ImageDataset.set_epoch`) and row:
     the number of workers does not change an image, and a run that is resumed sees the same ones.
     """
-    chosen = np.arange(data.n) if rows is None else np.asarray(rows)
-    if chosen.dtype == bool:
-        chosen = np.flatnonzero(chosen)
-    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-        raise UnknownDataError(f"rows must be a list of row numbers, not {chosen.dtype} numbers")
-    chosen = chosen.astype(np.int64)
-    wrong = chosen[(chosen < 0) | (chosen >= data.n)]
-    if wrong.size:
-        raise UnknownDataError(f"row {wrong[0]} does not exist: {data.name!r} has {data.n} images")
+    chosen = np.arange(data.n) if rows is None else row_numbers(rows, data.n)
     if seed < 0:
         raise UnknownDataError(f"seed={seed} is negative; use 0 or more")
     return ImageDataset(data, chosen, transform, seed)

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from d2ace.data.images.content import content_key
 from d2ace.data.images.dataset import ImageDataset, said_plainly
 from d2ace.data.images.locking import exclusive
+from d2ace.data.stratify import row_numbers
 from d2ace.errors import RunError, UserError
 
 ABOUT, MAPS, POOLED, PROGRESS = "about.json", "maps.npy", "pooled.npy", "progress.json"
@@ -64,10 +65,13 @@ class CachedFeatures:
 
 
 class FeatureDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
-    """Item i is ``(feature map [C, H, W], labels [q])`` of row ``rows[i]`` of the features."""
+    """Item i is ``(feature map [C, H, W], labels [q])`` of row ``rows[i]`` of the features.
+
+    ``rows`` are numbers, or a mask of all rows; without them all are there.
+    """
 
     def __init__(
-        self, features: CachedFeatures, labels: Any, rows: npt.NDArray[np.int64] | None = None
+        self, features: CachedFeatures, labels: Any, rows: npt.ArrayLike | None = None
     ) -> None:
         self.features, self.labels = features, sp.csr_matrix(labels)
         if self.labels.shape[0] != len(features):
@@ -75,7 +79,8 @@ class FeatureDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
                 f"labels has {self.labels.shape[0]} rows, and the cache {len(features)}; "
                 "give the labels of the rows that were cached"
             )
-        self.rows = np.arange(len(features)) if rows is None else np.asarray(rows)
+        n = len(features)
+        self.rows = np.arange(n) if rows is None else row_numbers(rows, n)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -29,6 +29,8 @@ def read_csv(tree: Tree, split: str | None = None) -> ImageData:
         for name, line in zip(columns.pop("image"), lines, strict=True)
     ]
     homes = columns.pop("split", ["all"] * len(images))
+    if "" in homes:
+        raise fault(place, lines[homes.index("")], "names no split; give every image one, or none")
     named = list(columns) == ["labels"]
     names, labels = _listed(columns["labels"]) if named else _marked(columns, lines, place)
     parts = []

@@ -21,7 +21,10 @@ def read_yolo(tree: Tree, split: str | None = None) -> ImageData:
         raise UnknownDataError(
             f"{tree.place('classes.txt')}: no such file; it names the classes, one in a line"
         )
-    names = [line.strip() for line in tree.text("classes.txt").split("\n") if line.strip()]
+    names = [line.strip() for line in tree.text("classes.txt").rstrip().split("\n")]
+    if "" in names:  # left out, it would move every class behind it
+        line = names.index("") + 1
+        raise fault(tree.place("classes.txt"), line, "is blank, but names a class; name it")
     known = tree.folders("labels")
     parts = []
     for wanted in chosen_splits(split, known, tree.place("labels")):
