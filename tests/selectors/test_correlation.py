@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from d2ace.selectors import correlation
 from d2ace.selectors.correlation import LocalCorrelation, mutual_information
 from d2ace.selectors.labels import column_moments
 from d2ace.selectors.probability import quantisation_index, quantised
@@ -65,10 +67,17 @@ def test_cosines_are_cosines(problem):
     assert float(c.max()) <= 1.0 + 1e-12
 
 
-@given(n=st.integers(1, 60), q=st.integers(1, 5), seed=st.integers(0, 2**31))
-def test_mutual_information_by_its_definition(n, q, seed):
+@given(
+    n=st.integers(1, 60),
+    q=st.integers(1, 5),
+    seed=st.integers(0, 2**31),
+    labels_at_once=st.integers(1, 5),
+)
+def test_mutual_information_by_its_definition(n, q, seed, labels_at_once):
     u = torch.from_numpy(np.random.default_rng(seed).random((n, q)))
-    information, entropy = mutual_information(u)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(correlation, "_JOINT", 25 * q * labels_at_once)
+        information, entropy = mutual_information(u)
     bins = (u * 5).floor().clamp_max(4).to(int).numpy()
     for j in range(q):
         share = np.bincount(bins[:, j], minlength=5) / n

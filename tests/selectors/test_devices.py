@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 import d2ace
@@ -73,3 +74,36 @@ def test_reading_weights_changes_nothing_under_autocast():
     torch.testing.assert_close(seen.weights, unseen.weights, rtol=0, atol=0)
     expected = torch.sigmoid(logits[0, 0]).sum().double().expand(N)
     torch.testing.assert_close(seen.weights["total"], expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("name", ["hard_imb", "d2ace"])
+def test_sparse_features_under_a_default_device(name):
+    X = sp.random(N, 5, 0.5, format="csr", random_state=0)
+    selectors = [d2ace.make_selector(name, Y, X, batch_size=BATCH, warmup=0)]
+    with torch.device("meta"):
+        selectors.append(d2ace.make_selector(name, Y, X, batch_size=BATCH, warmup=0))
+    for selector in selectors:
+        selector.observe(range(N), probs=np.linspace(0.1, 0.9, N * Q).reshape(N, Q))
+    assert torch.equal(selectors[0].probabilities, selectors[1].probabilities)
+
+
+def test_probabilities_of_an_epoch_are_those_it_began_with():
+    """Also where a method returns its memory itself, which goes on changing."""
+
+    class Kept(FromNumPy):
+        def distribution(self, epoch):
+            return self.memory.total
+
+        def make_memory(self):
+            return Memory(total=torch.full((self.n,), 1.0 / self.n, dtype=torch.float64))
+
+        def update(self, index, probs):
+            self.memory.total.index_fill_(0, index, 0.5).div_(self.memory.total.sum())
+
+    selector = Kept(Y, batch_size=BATCH, warmup=0)
+    for batch in selector:
+        selector.observe(batch, logits=torch.zeros(len(batch), Q))
+        break
+    selector.state_dict()
+    assert (selector.drawn_probabilities == 1.0 / N).all()
+    assert not (selector.probabilities == 1.0 / N).all()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+import torch.distributed.checkpoint as dcp
 from torch.utils.data import DataLoader, TensorDataset
 
 import d2ace
@@ -21,6 +22,7 @@ N, Q, BATCH = 50, 4, 7
 RNG = np.random.default_rng(0)
 Y = (RNG.random((N, Q)) < 0.4).astype(np.uint8)
 X = RNG.normal(size=(N, 3))
+LOGITS = torch.from_numpy(RNG.normal(size=(3, N, Q)))
 LOADERS = {
     "no workers": {"num_workers": 0},
     "2 workers": {"num_workers": 2},
@@ -250,8 +252,37 @@ def test_a_state_of_another_method_is_refused_by_name():
     selector = make("active")
     with pytest.raises(ValueError, match=r"method 'd2ace', but this one has 'active'"):
         selector.load_state_dict(make("d2ace").state_dict())
-    with pytest.raises(ValueError, match=r"'changes' does not fit .* options"):
-        make("d2ace").load_state_dict(d2ace.D2ACE(Y, X, batch_size=BATCH, window=9).state_dict())
+    other = make("d2ace").state_dict()
+    del other["memory"]["latest"]
+    with pytest.raises(ValueError, match=r"'latest' does not fit .* options"):
+        make("d2ace").load_state_dict(other)
+
+
+@pytest.mark.parametrize("name", ["recent", "ml_unc", "d2ace"])
+def test_a_state_of_another_window_is_refused(name):
+    """Also where its memory has the same form, as bits of one byte have."""
+    one, other = (
+        d2ace.make_selector(name, Y, X, batch_size=BATCH, window=window) for window in (3, 8)
+    )
+    with pytest.raises(ValueError, match=r"saved with window 3, but this one has 8"):
+        other.load_state_dict(one.state_dict())
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # one process is meant
+@pytest.mark.parametrize("name", list(d2ace.SELECTORS))
+def test_a_distributed_checkpoint_is_loaded_into_a_fresh_selector(name, tmp_path):
+    """It loads into the tensors that the fresh state has, so that forms may not change."""
+    selector, twins = make(name), [make(name), make(name)]
+    for epoch in range(3):
+        for batch in selector:
+            selector.loss_weight(batch)
+            selector.observe(batch, logits=LOGITS[epoch][batch])
+            if epoch == 2:
+                break
+        dcp.save({"selector": selector}, checkpoint_id=tmp_path / str(epoch), no_dist=True)
+        dcp.load({"selector": twins[0]}, checkpoint_id=tmp_path / str(epoch), no_dist=True)
+        twins[1].load_state_dict(selector.state_dict())
+        assert list(twins[0]) == list(twins[1])
 
 
 def test_a_nameless_method_is_known_by_its_class():
@@ -289,7 +320,9 @@ def test_a_state_of_an_earlier_version_still_loads():
     selector = make("d2ace")
     list(itertools.islice(iter(selector), 2))
     state = selector.state_dict()
-    del state["labels"], state["replacement"]
+    del state["labels"], state["replacement"], state["window"], state["device"]
+    del state["progress"]["told"]
+    state["drawn"] = None
     twin = make("d2ace")
     twin.load_state_dict(state)
     assert sum(map(len, twin)) == N - 2 * BATCH

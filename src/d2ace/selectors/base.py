@@ -306,10 +306,12 @@ class Selector(Placed, Sampler[list[int]]):
         progress = Progress(len(self))
         progress.load_state_dict(state["progress"])
         self._progress, self._staging = progress, None
+        self._expect(state.get("device", "cpu"))  # states of old lack it
         self._oversights.trust()
         self.memory.to(self._home).load_state_dict(state["memory"])
         self.seed, self.learning_rate = int(state["seed"]), float(state["learning_rate"])
-        self._drawn = None if drawn is None else drawn.detach().clone().to(self._home)
+        uniform = drawn is None or not bool(drawn.any())
+        self._drawn = None if uniform else drawn.detach().clone().to(self._home)
         self.load_extra_state(state["extra"])
 
     def extra_state(self) -> dict[str, float]:
@@ -342,7 +344,7 @@ class Selector(Placed, Sampler[list[int]]):
     @apart
     def _checked_distribution(self, epoch: int) -> Tensor:
         self._settle()
-        p = self.distribution(epoch).to(torch.float64)
+        p = self.distribution(epoch).to(torch.float64, copy=True)  # a method may return its memory
         total = float(p.sum()) if p.shape == (self.n,) and bool((p > 0).all()) else 0.0
         if not abs(total - 1.0) < 1e-6:
             raise ValueError(

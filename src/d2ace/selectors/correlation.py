@@ -13,6 +13,7 @@ from torch import Tensor
 from .scores import Positives, row_blocks
 
 BINS = 5  # equal bins of uncertainty on [0, 1] for mutual information
+_JOINT = 1 << 23  # numbers of a table of joint counts: 64 MiB, all of it for up to 579 labels
 _EMPTY = 1e-12  # a column of M with a norm below this has no direction
 _EPSILON = 1e-8  # what the authors' code adds to norms and row sums
 
@@ -167,18 +168,32 @@ class LocalCorrelation:
 def mutual_information(uncertainty: Tensor) -> tuple[Tensor, Tensor]:
     """MI [q, q] between the binned columns of U, in nats, and the entropy [q] of each column."""
     n, q = uncertainty.shape
-    counts = torch.zeros(q * BINS, q * BINS, dtype=torch.float64, device=uncertainty.device)
+    joint_entropy = torch.empty(q, q, dtype=torch.float64, device=uncertainty.device)
+    entropy = joint_entropy.new_empty(q)
+    height = max(1, _JOINT // (BINS * BINS * q))
+    for start in range(0, q, height):
+        labels = slice(start, min(start + height, q))
+        counts = _joint_counts(uncertainty, labels)
+        joint = (counts / n).view(-1, BINS, q, BINS)
+        single = (counts.diagonal(start * BINS) / n).view(-1, BINS)
+        entropy[labels] = torch.special.entr(single).sum(dim=1)
+        joint_entropy[labels] = torch.special.entr(joint).sum(dim=(1, 3))
+    return entropy[:, None] + entropy[None, :] - joint_entropy, entropy
+
+
+def _joint_counts(uncertainty: Tensor, labels: slice) -> Tensor:
+    """How often bins of these labels and of all labels occur together: [labels·BINS, q·BINS]."""
+    n, q = uncertainty.shape
+    own = slice(labels.start * BINS, labels.stop * BINS)
+    height = own.stop - own.start
+    counts = torch.zeros(height, q * BINS, dtype=torch.float64, device=uncertainty.device)
     for rows in row_blocks(n, q * BINS, uncertainty.device):
         bins = (uncertainty[rows] * BINS).to(torch.int64).clamp_(0, BINS - 1)
         one_hot = torch.zeros((*bins.shape, BINS), dtype=torch.float32, device=bins.device)
         one_hot.scatter_(2, bins.unsqueeze(2), 1.0)
         one_hot = one_hot.flatten(1)
-        counts += one_hot.T @ one_hot  # counts of a block are exact in float32
-    joint = (counts / n).view(q, BINS, q, BINS)
-    single = (counts.diagonal() / n).view(q, BINS)
-    entropy = torch.special.entr(single).sum(dim=1)
-    joint_entropy = torch.special.entr(joint).sum(dim=(1, 3))
-    return entropy[:, None] + entropy[None, :] - joint_entropy, entropy
+        counts += one_hot[:, own].T @ one_hot  # counts of a block are exact in float32
+    return counts
 
 
 def uncertainty_correlation(uncertainty: Tensor, norm: str) -> Tensor:

@@ -23,12 +23,15 @@ def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
-    """``features`` as a dense tensor (left on its device) or a float64 CSR matrix of n rows."""
+    """``features`` as a dense tensor or a float64 CSR matrix of n rows.
+
+    A tensor is left on its device, where that has float64.
+    """
     matrix: Any
     if isinstance(features, Tensor):
         if features.is_complex():
             raise TypeError(f"features must be real numbers, got dtype {features.dtype}.")
-        matrix = features.detach()
+        matrix = features.detach().to(state_device(features.device))
         matrix = matrix if matrix.layout == torch.strided else csr(matrix.cpu())
     elif sp.issparse(features):
         matrix = sp.csr_array(features)

@@ -134,7 +134,7 @@ class _Sparse:
     def exact_distances(self, rows: Tensor, columns: Tensor) -> Tensor:
         entries = max(1, self.values.nnz // max(1, self.values.shape[0])) * columns.shape[1]
         height = max(1, _PART // max(1, entries))
-        exact = torch.empty(columns.shape, dtype=torch.float64)
+        exact = torch.empty(columns.shape, dtype=torch.float64, device=self.device)
         for start in range(0, len(rows), height):
             part = columns[start : start + height].numpy()
             own = rows[start : start + height].numpy()

@@ -32,6 +32,7 @@ class Placed:
 
     def __init__(self, device: torch.device | None) -> None:
         self.device = device
+        self._expected = torch.device("cpu")  # until the first predictions
         self._memory: Memory | None = None
         self._staging: Staging | None = None
         self._drawn: Tensor | None = None  # P of the epoch drawn last; None where it is uniform
@@ -49,7 +50,18 @@ class Placed:
     def _home(self) -> torch.device:
         if self._staging is not None:
             return self._staging.device
-        return self.device or torch.device("cpu")
+        return self.device or self._expected
+
+    def _expect(self, kind: str) -> None:
+        """Weigh where the saved state was: elsewhere sums are rounded otherwise.
+
+        The kind of device alone is known, so that each of several processes keeps to its own.
+        """
+        try:
+            torch.empty(0, device=kind)
+        except (RuntimeError, AssertionError):  # no such device here
+            kind = "cpu"
+        self._expected = torch.device(kind)
 
     def _kept_on(self, device: torch.device) -> torch.device:
         return self.device or state_device(device)

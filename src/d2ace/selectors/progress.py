@@ -24,6 +24,7 @@ class Progress:
     A loader with workers draws batches ahead of the training loop. Where drawn batches are
     observed in turn, whole or in consecutive parts, those *observed* tell how far training came,
     and a saved state goes on after the last whole one; where they are not, the batches drawn do.
+    One that was observed so, in whichever epoch, tells that others will be.
     """
 
     def __init__(self, batches: int) -> None:
@@ -37,6 +38,7 @@ class Progress:
         self._observed = self._base = 0  # batches observed, of those drawn from `_base` on
         self._part = 0  # rows observed of the batch after those
         self._in_step = True
+        self._told = False  # a batch was observed in step, now or before the state was saved
         self._ahead: deque[np.ndarray[Any, Any]] = deque()
         self._rows_drawn = self._rows_told = self._weighed = 0  # since `_base`, in any order
         self._passed = True  # all rows were observed since the epoch began
@@ -109,7 +111,7 @@ class Progress:
             self._ahead.clear()
         elif self._part == len(batch):
             self._ahead.popleft()
-            self._observed, self._part = self._observed + 1, 0
+            self._observed, self._part, self._told = self._observed + 1, 0, True
 
     def passed(self) -> None:
         """Rows of a pass over all of them were observed, so that the epoch has been trained."""
@@ -122,12 +124,12 @@ class Progress:
     @property
     def _counted(self) -> bool:
         """Whether observed batches tell how far training came."""
-        return self._in_step and (self._observed > self._base or self._part > 0)
+        return self._in_step and (self._told or self._part > 0)
 
     def may_skip(self, *, full_pass: bool) -> bool:
         """Whether a state goes on after batches that were drawn but perhaps not trained.
 
-        Where nothing was observed at all, the batches drawn are taken at their word.
+        Where nothing was ever observed, the batches drawn are taken at their word.
         """
         if full_pass:  # no batch is observed; but who asks for its loss weights trains it
             begun = not self._passed and not self.resuming
@@ -148,10 +150,11 @@ class Progress:
             "position": trained if inside else 0,
             "drawn_epoch": self.drawn_epoch,
             "from_zero": self._from_zero,
+            "told": self._told,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state.keys() != self.state_dict().keys():
+        if state.keys() | {"told"} != self.state_dict().keys():  # states of old lack it
             raise ValueError(f"The state's progress {sorted(state)} is not a selector's.")
         epoch, position = int(state["epoch"]), int(state["position"])
         if epoch < 1 or not 0 <= position < self.batches:
@@ -164,4 +167,5 @@ class Progress:
         self.upcoming = epoch + 1 if inside else epoch
         self.running = self.resuming = inside
         self._from_zero = bool(state["from_zero"])
+        self._told = bool(state.get("told", False))
         self._drawn = position if inside else self.batches

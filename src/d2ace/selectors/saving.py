@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -34,12 +35,16 @@ def state_of(selector: Selector) -> dict[str, Any]:
     if selector._progress.may_skip(full_pass=full_pass):
         selector._oversights.warn_of_skipping(selector._progress.place, full_pass=full_pass)
     drawn, memory = selector._drawn, selector.memory.state_dict()
+    if drawn is None and selector._is_selective(selector.warmup + 1):
+        # Of one form always, as torch.distributed.checkpoint asks; no row has no chance.
+        drawn = torch.zeros(selector.n, dtype=torch.float64, device=selector._home)
     return {
         **_identity(selector),
         "seed": selector.seed,
         "learning_rate": float(selector.learning_rate),
         "progress": selector._progress.state_dict(),
         "drawn": None if drawn is None else drawn.clone(),
+        "device": selector._home.type,
         "memory": {name: value.clone() for name, value in memory.items()},
         "extra": selector.extra_state(),
     }
@@ -82,6 +87,7 @@ def _identity(selector: Selector) -> dict[str, Any]:
         "shape": [selector.n, selector.q],
         "batch_size": selector.batch_size,
         "replacement": selector.replacement,
+        "window": getattr(selector, "window", None),
         "labels": _checksum(selector.labels),
     }
 

@@ -92,12 +92,25 @@ def resumes_twice_in_one_epoch(cls: type[Selector], **options: Any) -> None:
 
 @check
 def resumes_without_observations(cls: type[Selector], **options: Any) -> None:
-    selector, twin = trained(cls, options), make(cls, options)
+    selector, twin = make(cls, options), make(cls, options)
     batches = iter(selector)
     for _ in range(2):
         next(batches)
     twin.load_state_dict(reload(selector.state_dict()))
     assert list(twin) == list(batches)
+
+
+@check
+def resumes_before_the_first_observation_of_an_epoch(cls: type[Selector], **options: Any) -> None:
+    selector, twin = trained(cls, options), make(cls, options)
+    if selector.predictions == "full_pass":
+        return
+    epoch = list(copy.deepcopy(selector))
+    batches = iter(selector)
+    for _ in range(2):  # a loader's workers may have drawn them ahead
+        next(batches)
+    twin.load_state_dict(reload(selector.state_dict()))
+    assert list(twin) == epoch
 
 
 @check
