@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback
 from transformers_parts import (
     BATCH,
     EPOCHS,
@@ -27,6 +27,7 @@ from transformers_parts import (
     make_model,
     make_selector,
     make_trainer,
+    searching,
 )
 
 from d2ace.errors import RunError, UserError
@@ -87,6 +88,70 @@ def test_the_selector_knows_the_learning_rate_of_each_step(tmp_path):
     rates = [RATE * (1 - step / total) for step in range(total)]
     selector.probabilities  # noqa: B018 - what was observed is worked in
     assert selector.extra_state()["rate_sum"] == pytest.approx(sum(rates))
+
+
+@pytest.mark.parametrize("peeks", [False, True])
+def test_every_training_begins_as_the_first_did(tmp_path, peeks):
+    trainer = searching(tmp_path, make_selector())
+    if peeks:  # as in a notebook
+        next(iter(trainer.get_train_dataloader()))
+    trainer.train()
+    trainer.train()
+    drawn, weights = by_hand()
+    assert trainer.drawn == drawn + drawn
+    assert_same_weights(trainer, weights)
+
+
+def test_what_is_not_in_the_memory_begins_anew_too(tmp_path):
+    selector = make_selector("dihcl")
+    trainer = searching(tmp_path, selector)
+    trainer.train()
+    trainer.train()
+    selector.probabilities  # noqa: B018 - what was observed is worked in
+    assert selector.extra_state()["rate_sum"] == pytest.approx(RATE * EPOCHS * STEPS)
+    half = EPOCHS * STEPS
+    assert trainer.drawn[:half] == trainer.drawn[half:]
+
+
+def test_a_loaded_state_is_what_trainings_begin_with(tmp_path):
+    known = make_selector()
+    for rows in known:
+        known.observe(rows, logits=torch.tensor(rows).unsqueeze(1).cos().expand(-1, 3))
+    state = known.state_dict()
+    loaded = make_selector()
+    loaded.load_state_dict(state)
+    trainer = searching(tmp_path, loaded)
+    trainer.train()
+    drawn = trainer.drawn
+    assert drawn != by_hand()[0]
+    trainer.train()
+    assert trainer.drawn == drawn + drawn
+    trainer = searching(tmp_path, make_selector())
+    trainer.train()
+    trainer.selector.load_state_dict(state)
+    trainer.train()
+    assert trainer.drawn == by_hand()[0] + drawn
+
+
+def test_training_begins_anew_after_one_that_was_given_up(tmp_path):
+    """In the middle of an epoch, or on resuming, before the first batch."""
+    trainer = searching(tmp_path, make_selector(), save_strategy="steps", save_steps=3)
+    trainer.add_callback(Killed(5))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    trainer.remove_callback(Killed)
+
+    class Refusing(TrainerCallback):
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+    trainer.add_callback(Refusing)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(resume_from_checkpoint=True)
+    trainer.remove_callback(Refusing)
+    trainer.drawn = []
+    trainer.train()
+    assert trainer.drawn == by_hand()[0]
 
 
 def test_evaluation_is_untouched(tmp_path):
@@ -176,6 +241,12 @@ def test_two_processes_train_as_one(two):
     for mine, other, alone in zip(two[0]["weights"], two[1]["weights"], weights, strict=True):
         assert torch.equal(mine, other)
         torch.testing.assert_close(mine, alone, rtol=1e-6, atol=1e-9)
+
+
+def test_every_training_of_two_processes_begins_as_the_first_did(two):
+    """What the last epoch told them is not exchanged any more, and belongs to no other training."""
+    halves = [(rank["searched"][: 2 * STEPS], rank["searched"][2 * STEPS :]) for rank in two]
+    assert all(first == second for first, second in halves)
 
 
 # What a person can get wrong ----------------------------------------------------------------

@@ -280,3 +280,17 @@ def test_a_schedule_that_does_not_fit_is_told(tmp_path):
         fitted(tmp_path, make_selector(warmup=4), max_epochs=2)
     with pytest.warns(UserWarning, match="made for 5 epochs, but 2 are trained.*epochs=2"):
         fitted(tmp_path, make_selector(), max_epochs=2)
+
+
+def test_a_selector_that_has_seen_another_training_is_told(tmp_path):
+    selector = make_selector("active")
+    fitted(tmp_path, selector)
+    with pytest.warns(UserWarning, match="what it observed in an earlier one; make a new selector"):
+        fitted(tmp_path, selector)
+    selector.load_state_dict(selector.state_dict())  # its history is meant
+    fitted(tmp_path, selector)
+
+
+def test_a_selector_without_a_history_may_train_again(tmp_path):
+    selector = make_selector("random")
+    assert fitted(tmp_path, selector).drawn == fitted(tmp_path, selector).drawn

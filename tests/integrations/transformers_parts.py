@@ -92,6 +92,17 @@ def make_trainer(folder: Path | str, selector: Any = None, **options: Any) -> Re
     )
 
 
+def searching(folder: Path | str, selector: Any, **options: Any) -> Recording:
+    """A Trainer that makes a new model for every training, as a search for settings does."""
+    return Recording(
+        None,
+        make_arguments(folder, **options),
+        train_dataset=data(),
+        model_init=make_model,
+        selector=selector,
+    )
+
+
 def by_hand(
     accumulate: int = 1, dtype: torch.dtype = torch.float32, method: str = "d2ace"
 ) -> tuple[list[list[int]], list[torch.Tensor]]:

@@ -5,29 +5,32 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from d2ace.integrations._torchvision import mend_torchvision
 
 mend_torchvision()
-from transformers_parts import BATCH, make_trainer  # noqa: E402
+from transformers_parts import BATCH, make_selector, make_trainer, searching  # noqa: E402
 
 
 def run(rank: int, folder: Path, port: str) -> None:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
-    trainer = make_trainer(
-        folder,
-        per_device_train_batch_size=BATCH // 2,
-        ddp_backend="gloo",
-        ddp_find_unused_parameters=False,
-        save_strategy="epoch",
-        dtype=torch.float64,
-    )
+    options: dict[str, Any] = {
+        "per_device_train_batch_size": BATCH // 2,
+        "ddp_backend": "gloo",
+        "ddp_find_unused_parameters": False,
+    }
+    trainer = make_trainer(folder, save_strategy="epoch", dtype=torch.float64, **options)
     trainer.train()
     weights = [value.detach() for value in trainer.model.parameters()]
     seen = {"drawn": trainer.drawn, "weights": weights, "P": trainer.selector.probabilities}
+    again = searching(folder, make_selector("active", epochs=2), num_train_epochs=2, **options)
+    again.train()
+    again.train()
+    seen["searched"] = again.drawn
     torch.save(seen, folder / f"{rank}.pt")
 
 

@@ -181,6 +181,16 @@ def test_a_state_waits_for_what_was_observed() -> None:
         shared.state_dict()
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_waits_is_a_copy_of_its_own_size(rank: int) -> None:
+    """Logits may be a view of much more, and the first process has no part in a batch of 1."""
+    labels, _ = problem()
+    shared = SharedSelector(d2ace.Random(labels, batch_size=1), rank, 2)
+    shared.observe(next(iter(shared)), torch.zeros(1000, Q)[:1])
+    _, kept, _ = shared._waiting[0]
+    assert kept.untyped_storage().nbytes() == 4 * Q * rank
+
+
 def test_a_loaded_state_forgets_what_was_observed_after_it() -> None:
     labels, _ = problem()
     batches = DistributedSelector(d2ace.Active(labels, batch_size=20))

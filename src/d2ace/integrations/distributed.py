@@ -54,7 +54,6 @@ class DistributedSelector(Sampler[list[int]]):
             )
         self._shared = SharedSelector(selector)
         self._ahead: deque[Part] = deque()  # drawn for the loader, not observed yet
-        self._waiting = 0
 
     @property
     def selector(self) -> Selector:
@@ -108,13 +107,16 @@ class DistributedSelector(Sampler[list[int]]):
             )
         self._ahead.popleft()
         self._shared.observe(part, values)
-        self._waiting += 1
-        if self._waiting >= _SHARED_AFTER:
+        if self._shared.waiting >= _SHARED_AFTER:
             self.share()
 
     def loss_weight(self, index: Any) -> Tensor | None:
-        """The selector's weights for these rows' [b, q] loss, or None: call once per batch."""
-        return self._shared.loss_weight(self._next(index))
+        """The selector's weights for these rows' [b, q] loss, or None: call once per batch.
+
+        They are on the device of an ``index`` that is on an accelerator, as a selector's are.
+        """
+        weight = self._shared.loss_weight(self._next(index))
+        return weight.to(index.device) if weight is not None and _far(index) else weight
 
     def loss_scale(self, index: Any) -> float:
         """What to multiply the batch's mean loss with.
@@ -127,7 +129,6 @@ class DistributedSelector(Sampler[list[int]]):
     def share(self) -> None:
         """Exchange what the processes observed; all of them must call it at the same moment."""
         self._shared.share()
-        self._waiting = 0
 
     def state_dict(self) -> dict[str, Any]:
         """The selector's state, the same in all processes, all of which must ask for it."""
@@ -137,9 +138,12 @@ class DistributedSelector(Sampler[list[int]]):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where :meth:`state_dict` was taken, with any number of processes."""
         self.selector.load_state_dict(state)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what was drawn or observed but not shared: it belongs to a future given up."""
         self._shared.forget()
         self._ahead.clear()
-        self._waiting = 0
 
     def _join(self) -> None:
         """Learn which process this is; before training starts, nobody may know."""
@@ -156,13 +160,18 @@ class DistributedSelector(Sampler[list[int]]):
     def _next(self, index: Any) -> Part:
         """The drawn part these rows are; rows on an accelerator are not read back to look."""
         part = self._ahead[0] if self._ahead else None
-        far = isinstance(index, Tensor) and index.device.type != "cpu"
-        if part is None or len(index) != len(part.rows) or not (far or _same(index, part.rows)):
+        length = len(index)
+        if part is None or length != len(part.rows) or not (_far(index) or _same(index, part.rows)):
             raise UserError(
-                f"A batch of {len(index)} rows is not the one drawn next; pass the selector that is"
+                f"A batch of {length} rows is not the one drawn next; pass the selector that is"
                 " told about batches as batch_sampler too, and observe every batch once, in order."
             )
         return part
+
+
+def _far(index: Any) -> bool:
+    """Whether rows are on an accelerator."""
+    return isinstance(index, Tensor) and index.device.type != "cpu"
 
 
 def _same(index: Any, rows: list[int]) -> bool:

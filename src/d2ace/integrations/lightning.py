@@ -11,6 +11,7 @@ of the selector, and the Trainer ``use_distributed_sampler=False``.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -78,7 +79,14 @@ class SelectionCallback(Callback):
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Compare the selector's schedule with the Trainer's."""
+        """Compare the selector's schedule with the Trainer's, and its history."""
+        used = self.selector._staging is not None  # not so after a state was loaded: that is meant
+        if trainer.global_step == 0 and used and self.selector._learns:
+            warnings.warn(
+                "Training begins, but the selector draws by what it observed in an earlier one; "
+                "make a new selector, or load the state that it should begin with.",
+                stacklevel=2,
+            )
         if not getattr(trainer, "fast_dev_run", False):
             warn_of_schedule(self.selector, trainer.max_epochs)
 

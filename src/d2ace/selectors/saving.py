@@ -13,7 +13,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from .base import Selector
 
-__all__ = ["refuse_unfit", "state_of"]
+__all__ = ["identity", "refuse_unfit", "state_of"]
 
 _KEYS = {
     "method",
@@ -39,7 +39,7 @@ def state_of(selector: Selector) -> dict[str, Any]:
         # Of one form always, as torch.distributed.checkpoint asks; no row has no chance.
         drawn = torch.zeros(selector.n, dtype=torch.float64, device=selector._home)
     return {
-        **_identity(selector),
+        **identity(selector),
         "seed": selector.seed,
         "learning_rate": float(selector.learning_rate),
         "progress": selector._progress.state_dict(),
@@ -55,7 +55,7 @@ def refuse_unfit(selector: Selector, state: Any) -> None:
     missing = _KEYS - set(state) if isinstance(state, dict) else _KEYS
     if missing:
         raise ValueError(f"This is not a selector's state: it lacks {sorted(missing)}.")
-    for key, value in _identity(selector).items():
+    for key, value in identity(selector).items():
         saved = state.get(key, value)  # states of old lack what came to be compared later
         if key == "method" and saved == selector.name:
             continue  # states of old have the empty name of a nameless class
@@ -79,7 +79,7 @@ def refuse_unfit(selector: Selector, state: Any) -> None:
         raise ValueError(f"The state's extra values {sorted(state['extra'])} do not fit.")
 
 
-def _identity(selector: Selector) -> dict[str, Any]:
+def identity(selector: Selector) -> dict[str, Any]:
     """What state and selector must have in common."""
     return {
         "method": selector.name or type(selector).__name__,
