@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from d2ace.benchmark import commands
 from d2ace.benchmark.specs import RunSpec
 from d2ace.benchmark.store import Store
+from d2ace.data import make_multilabel, save
 from d2ace.errors import UserError
 
 SMALL = ("--datasets", "digits", "--models", "mlp", "--run-folds", "0")
@@ -92,6 +93,31 @@ def test_settings_and_filters():
     assert not {r["key"] for r in usual} & {r["key"] for r in changed}
 
 
+def test_only_knows_datasets_as_a_dry_run_shows_them(tmp_path):
+    for place, folder in enumerate(("one", "two")):
+        (tmp_path / folder).mkdir()
+        save(make_multilabel(60, 4, 3, seed=place), tmp_path / folder / "tiny.npz")
+    words = ("bench", "--datasets", "one/tiny.npz,two/tiny.npz", *SMALL[2:])
+    assert {row["dataset"] for row in plan(*words)} == {"one/tiny", "two/tiny"}
+    everyone = plan(*words, "--only", "dataset=tiny")
+    assert len(everyone) == 16
+    kept = {row["key"] for row in everyone if row["dataset"] == "two/tiny"}
+    assert {row["key"] for row in plan(*words, "--only", "dataset=two/tiny")} == kept
+    with pytest.raises(UserError, match="dataset is one of one/tiny, two/tiny"):
+        plan(*words, "--only", "dataset=three/tiny")
+
+
+def test_only_tells_labels_of_one_run_apart():
+    Path("mine.toml").write_text(
+        'datasets = ["digits"]\nmodels = ["mlp"]\nrun_folds = [0]\n'
+        '[[study]]\nkind = "ablation"\nvariants = ["A"]\n'
+        '[[study]]\nkind = "sweep"\nvary = {K = [6]}\n'
+    )
+    assert len({row["key"] for row in plan("bench", "mine.toml")}) == 1
+    (row,) = plan("bench", "mine.toml", "--only", "study=sweep")
+    assert (row["study"], row["method"]) == ("sweep", "K=6")
+
+
 def test_ablate_and_sweep_plan_their_studies():
     rows = plan("ablate", *SMALL, "--variants", "A,H")
     assert [(r["study"], r["method"]) for r in rows] == [("ablation", "A"), ("ablation", "H")]
@@ -110,6 +136,7 @@ def test_ablate_and_sweep_plan_their_studies():
         (("bench",), r"name a grid \(corel5k-images, paper-tabular, quick, "),
         (("bench", "quik"), "did you mean 'quick'"),
         (("bench", *SMALL, "--set", "epoch=3"), "the options: unknown key 'epoch'"),
+        (("bench", *SMALL, "--set", "learning_rate=nan"), "setting learning_rate is nan; write a"),
         (("bench", *SMALL, "--set", "epochs"), "--set takes key=value, got 'epochs'"),
         (("bench", *SMALL, "--engine", "slurm"), "--engine is 'slurm'; choose from local, ray"),
         (("bench", *SMALL, "--address", "auto"), "--address belongs to --engine ray"),
@@ -168,8 +195,22 @@ def test_compare_on_a_screen(two_stores):
     shown = typed("compare", *two_stores)
     assert "0.7000 -> 0.7300 (+0.0300, -0.0037 to +0.0637)" in shown
     assert "only in first: main / emotions / CLIF / Random (1 runs)" in shown
+    assert "only in first: main / emotions / CLIF / D2ACE, fold 3 of seed 0" in shown.splitlines()
     assert "setting epochs: 100 -> 50" in shown
     assert "d2ace: 0.1.0 -> 0.1.0, 0.2.0" in shown
+
+
+def test_compare_prints_the_mean_of_its_interval(tmp_path):
+    """A fold with five seeds counts once, in the means as in the interval."""
+    with Store(tmp_path / "a.db") as a, Store(tmp_path / "b.db") as b:
+        for fold, seed in [*((0, seed) for seed in range(5)), (1, 0), (2, 0)]:
+            run = spec(fold=fold, seed=seed)
+            a.add(run, result(run, 0.5))
+            b.add(run, result(run, 0.47 if fold == 0 else 0.53))
+    (row,) = json.loads(typed("compare", "a.db", "b.db", "--json"))["common"]
+    auc = row["metrics"]["macro_auc"]
+    assert (auc["first"], auc["second"]) == pytest.approx((0.5, 0.51))
+    assert auc["difference"] == pytest.approx((auc["low"] + auc["high"]) / 2)
 
 
 def test_runs_of_different_settings_are_different_lines(tmp_path):

@@ -205,22 +205,6 @@ monitor = "ranking_loss"
     assert {(s.config["epochs"], s.model) for s in changed.specs} == {(3, "MLP")}
 
 
-def test_own_selectors_by_file(tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text(
-        "import d2ace\n\nclass Mine(d2ace.Random):\n    name = 'mine'\n"
-    )
-    path = tmp_path / "mine.toml"
-    path.write_text('datasets = ["digits"]\nmodels = ["mlp"]\nselectors = ["mine.py:Mine"]\n')
-    spec = load_grid(path).specs[0]
-    assert spec.method == "Mine"
-    assert spec.config["selector"] == f"{tmp_path / 'mine.py'}:Mine"
-    monkeypatch.chdir(tmp_path)
-    assert make_grid({**SMALL, "selectors": ["mine.py:Mine"]}).specs[0].key == spec.key
-    with (tmp_path / "mine.py").open("a") as file:
-        file.write("# changed\n")
-    assert load_grid(path).specs[0].key != spec.key
-
-
 def test_data_files_of_the_same_name(tmp_path):
     from d2ace.benchmark.naming import tell_apart
     from d2ace.data import make_multilabel, save

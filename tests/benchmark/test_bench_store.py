@@ -141,8 +141,8 @@ def test_names_in_tables():
     [
         ({"epoch": 3}, r"no setting 'epoch' \(did you mean 'epochs'\?\)"),
         ({"data": 3}, "name or path of its data, got 3"),
-        ({"seed": object()}, "plain values"),
-        ({"learning_rate": float("nan")}, "plain values"),
+        ({"seed": object()}, "the setting seed is <object"),
+        ({"learning_rate": float("nan")}, "the setting learning_rate is nan; write a plain value"),
     ],
 )
 def test_settings_that_a_run_does_not_have(config, said):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from report_data import result
+from report_data import scored as add
 
 from d2ace import evaluation
 from d2ace.benchmark import published
@@ -14,7 +13,6 @@ from d2ace.benchmark.frames import Comparison, collect
 from d2ace.benchmark.gain_tables import gains
 from d2ace.benchmark.score_tables import scores
 from d2ace.benchmark.seed_tables import seeds
-from d2ace.benchmark.specs import RunSpec
 from d2ace.benchmark.store import Store
 from d2ace.benchmark.study_tables import ablation, sweep
 from d2ace.benchmark.summary import findings, glance, headline, sentences
@@ -25,23 +23,6 @@ from d2ace.benchmark.verdicts import judge
 def comparison(store: Store) -> Comparison:
     (one,) = collect(store).comparisons
     return one
-
-
-def add(
-    store: Store,
-    method: str,
-    selector: str,
-    score: float,
-    fold: int = 0,
-    seed: int = 0,
-    study: str = "main",
-    **more: Any,
-) -> None:
-    config = {"data": "yeast", "model": "mlp", "selector": selector, "fold": fold, "seed": seed}
-    spec = RunSpec(study, method, {**config, "epochs": 3, **more})
-    content = result(spec)
-    content["test"] = dict.fromkeys(content["test"], score)
-    store.add(spec, content)
 
 
 @pytest.fixture
@@ -141,7 +122,7 @@ def test_gains_over_fewer_datasets_are_told_so(store: Store) -> None:
     add(store, "DIHCL", "dihcl", 0.75)
     rows = {row[0].text: row[1] for row in gains("gains", comparison(store)).rows}
     assert "1 of 2 datasets" in rows["DIHCL"].note
-    assert "datasets" not in rows["D2ACE"].note
+    assert "of 2 datasets" not in rows["D2ACE"].note
 
 
 def test_a_variant_of_random_may_be_best(store: Store) -> None:

@@ -148,7 +148,7 @@ def test_random_as_winner_is_reported_as_such(tmp_path: Path) -> None:
     with stored(tmp_path / "runs.db", score, 3, ["Random", "D2ACE"]) as store:
         text = said(store)
     assert text.startswith("Random has the best average rank")
-    assert "No method is better than Random on average." in text
+    assert "No method has a better average rank than Random." in text
     assert "D2ACE itself is worse than Random by 0.0210" in text
 
 

@@ -109,3 +109,18 @@ def test_reading_what_is_no_store(tmp_path):
     path.write_bytes(path.read_bytes()[:50000])
     with pytest.raises(UserError, match=r"torn\.db cannot be (read|opened)"):
         Store(path, read_only=True)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_store_damaged_in_the_middle_is_a_sentence_with_a_way_out(tmp_path, read_only):
+    path = tmp_path / "runs.db"
+    with Store(path) as store:
+        for seed in range(40):
+            store.add(spec(seed=seed), result(spec(seed=seed)))
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2 // 4096 * 4096
+    content[middle : middle + 8192] = b"\xff" * 8192
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"runs\.db cannot be .*--db other\.db --from") as error:
+        Store(path, read_only=read_only)
+    assert "\n" not in str(error.value)

@@ -91,7 +91,11 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "one method": ({"birds": {"A": 1}}, "a column per method (at least two), got shape (1, 1)."),
     "a list": ([1, 2, 3], "got shape (3,)."),
     "empty": ({}, "the table must have a row per dataset (at least one)"),
-    "words": ({"birds": {"A": "high", "B": "low"}}, "the table must hold numbers only."),
+    "words": (
+        {"birds": {"A": 0.5, "B": "low"}},
+        "the column 'B' of the table holds 'low', which is no number; give its scores as numbers.",
+    ),
+    "torn": ([[1, 2], [3]], "the table must have rows of equal length that hold numbers only."),
     "columns": (
         {"A": [1, 2], "B": [3, 4]},
         "the table must be {dataset: {method: score}}, but dataset 'A' holds list.",
@@ -105,6 +109,16 @@ def test_refused_tables(table: Any, sentence: str) -> None:
         with pytest.raises((ValueError, TypeError)) as error:
             function(table)
         assert sentence in str(error.value)
+
+
+def test_names_of_datasets_belong_in_the_index() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"dataset": ["birds", "yeast"], "A": [0.5, 0.6], "B": [0.4, 0.7]})
+    with pytest.raises(
+        TypeError, match=r"'dataset' .* 'birds', .*: table\.set_index\('dataset'\)\."
+    ):
+        average_ranks(frame)
+    assert average_ranks(frame.set_index("dataset")) == {"A": 1.5, "B": 1.5}
 
 
 def test_refused_names() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from d2ace.data.labels import label_file
 from d2ace.errors import UserError
 from d2ace.models import MODELS, make_model
 from d2ace.models.backbones import IDENTITY
-from d2ace.selectors import make_selector
-from d2ace.selectors.registry import selector_file
+from d2ace.selectors import Selector
+from d2ace.selectors.registry import find_selector, selector_file
 
 from .specs import training_settings
 
@@ -66,13 +67,35 @@ def check_selector(
         if here is None:
             raise UserError(f"there is no file {file} for the selector {name!r}")
         chosen["selector"] = f"{here}:{name.rpartition(':')[2]}"
-        chosen["selector_source"] = hashlib.sha256(here.read_bytes()).hexdigest()
-    elif ":" not in name:  # a user's own is asked when it is made
-        try:
-            make_selector(name, _labels(), np.eye(4), **options)
-        except (TypeError, ValueError) as error:
-            raise UserError(_clause(error)) from None
+        chosen["selector_source"] = selector_source(chosen["selector"])
+        return chosen
+    try:
+        if ":" not in name:  # a user's own is asked when it is made
+            tiny_selector(find_selector(name), options)
+        elif (source := selector_source(name)) is not None:
+            chosen["selector_source"] = source
+    except (TypeError, ValueError) as error:
+        raise UserError(_clause(error)) from None
     return chosen
+
+
+def selector_source(name: str) -> str | None:
+    """SHA-256 of the file of a user's own selector; None for those of the library."""
+    file = selector_file(name)
+    if file is None:
+        method = find_selector(name)
+        if method.__module__.partition(".")[0] == "d2ace":
+            return None
+        found = inspect.getsourcefile(method)
+        if found is None:  # compiled code has none
+            return None
+        file = Path(found)
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def tiny_selector(method: type[Selector], options: Mapping[str, Any]) -> Selector:
+    """The selector for four rows: what options it takes, and what it makes of them."""
+    return method(_labels(), np.eye(4), **options)
 
 
 def data_checksum(path: Path) -> str:

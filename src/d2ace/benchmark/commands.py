@@ -16,6 +16,7 @@ from d2ace.errors import UserError
 
 from .compare import compare as compare_stores
 from .grid import Grid, load_grid, make_grid, packaged
+from .naming import tell_apart
 from .output import print_comparison, print_json, print_plan
 from .session import Session, work
 from .specs import RunSpec
@@ -221,6 +222,7 @@ def _words(text: str) -> list[str]:
 
 
 def _filtered(specs: list[RunSpec], only: list[str]) -> list[RunSpec]:
+    names = tell_apart(specs)  # datasets as --dry-run shows them
     for condition in only:
         key, equals, values = condition.partition("=")
         if not equals or key not in _FIELDS:
@@ -229,8 +231,15 @@ def _filtered(specs: list[RunSpec], only: list[str]) -> list[RunSpec]:
             )
         # A name may itself hold a comma: "D2ACE (window=3, pressure=8)".
         wanted = {word.casefold() for word in [values.strip(), *_words(values)]}
-        known = sorted({_FIELDS[key](spec) for spec in specs})
-        specs = [spec for spec in specs if _FIELDS[key](spec).casefold() in wanted]
+        called = [[_FIELDS[key](spec)] for spec in specs]
+        if key == "dataset":
+            called = [[*own, names[spec.key]] for own, spec in zip(called, specs, strict=True)]
+        known = sorted({own[-1] for own in called})
+        specs = [
+            spec
+            for own, spec in zip(called, specs, strict=True)
+            if wanted & {name.casefold() for name in own}
+        ]
         if not specs:
             raise UserError(f"--only {condition} leaves no run; {key} is one of {', '.join(known)}")
     return specs

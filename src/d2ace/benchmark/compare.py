@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import statistics
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from d2ace.evaluation import METRICS
 
 from .frames import test_to_train
-from .intervals import Pair, interval
+from .intervals import Pair, interval, over_folds
 from .naming import tell_apart
 from .specs import canonical, work_of
 from .store import Store, StoredRun
@@ -124,9 +123,9 @@ def _difference(
     pairs = [Pair(one.fold, one.seed, b - a, test_to_train(one)) for one, a, b in known]
     change = interval([pairs])
     return {
-        "first": statistics.fmean(a for _, a, _ in known),
-        "second": statistics.fmean(b for _, _, b in known),
-        "difference": statistics.fmean(b - a for _, a, b in known),
+        "first": over_folds((one.fold, a) for one, a, _ in known),
+        "second": over_folds((one.fold, b) for one, _, b in known),
+        "difference": change.mean,
         "low": change.low,
         "high": change.high,
     }

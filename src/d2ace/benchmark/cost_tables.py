@@ -10,6 +10,7 @@ import numpy as np
 from . import style
 from .figures_training import seconds
 from .frames import BASELINE, SHOWN, Comparison, Laboratory, counted
+from .naming import dataset_names
 from .store import StoredRun
 from .tables import Cell, Table, Value, figure, word
 
@@ -69,12 +70,11 @@ def _uncounted(comparison: Comparison) -> str:
 def inventory(name: str, laboratory: Laboratory) -> Table:
     """What ran, study by study; every run in the CSV."""
     rows = []
-    groups: dict[tuple[str, str, str], list[StoredRun]] = {}
-    for run in [*laboratory.finished, *laboratory.failed]:
-        groups.setdefault((run.study, run.model, run.dataset), []).append(run)
-    for (study, model, dataset), runs in sorted(groups.items()):
-        done = [run for run in runs if run.status == "finished"]
-        bad = [run for run in runs if run.status == "failed"]
+    names = _names(laboratory)
+    for (study, model, dataset), found in _places(laboratory).items():
+        done = [run for run in found if run.status == "finished"]
+        bad = [run for run in found if run.status == "failed"]
+        runs = _current(laboratory, found) or found
         rows.append(
             [
                 word(study),
@@ -92,7 +92,7 @@ def inventory(name: str, laboratory: Laboratory) -> Table:
         {
             "study": run.study,
             "model": run.model,
-            "dataset": run.dataset,
+            "dataset": names[run.study, run.key],
             "method": run.method,
             "fold": run.fold,
             "seed": run.seed,
@@ -154,11 +154,9 @@ def failures(name: str, laboratory: Laboratory) -> Table | None:
 
 def missing_runs(laboratory: Laboratory) -> list[str]:
     """What is missing, in words: one sentence per dataset and model."""
-    groups: dict[tuple[str, str, str], list[StoredRun]] = {}
-    for run in [*laboratory.finished, *laboratory.failed]:
-        groups.setdefault((run.study, run.model, run.dataset), []).append(run)
     sentences = []
-    for (study, model, dataset), runs in sorted(groups.items()):
+    for (study, model, dataset), found in _places(laboratory).items():
+        runs = _current(laboratory, found)
         gaps = {
             method: missing
             for method in style.order(run.method for run in runs)
@@ -168,6 +166,33 @@ def missing_runs(laboratory: Laboratory) -> list[str]:
             listed = ", ".join(f"{method} ({len(missing)})" for method, missing in gaps.items())
             sentences.append(f"{study}, {model} on {dataset}: {listed}")
     return sentences
+
+
+def _names(laboratory: Laboratory) -> dict[tuple[str, str], str]:
+    """Study and run key -> dataset, with unusual settings as in the other tables."""
+    studies: dict[str, list[StoredRun]] = {}
+    for run in [*laboratory.finished, *laboratory.failed]:
+        studies.setdefault(run.study, []).append(run)
+    return {
+        (study, key): name
+        for study, runs in studies.items()
+        for key, name in dataset_names(runs).items()
+    }
+
+
+def _places(laboratory: Laboratory) -> dict[tuple[str, str, str], list[StoredRun]]:
+    """Study, model and dataset -> runs."""
+    names = _names(laboratory)
+    groups: dict[tuple[str, str, str], list[StoredRun]] = {}
+    for run in [*laboratory.finished, *laboratory.failed]:
+        place = (run.study, run.model, names[run.study, run.key])
+        groups.setdefault(place, []).append(run)
+    return dict(sorted(groups.items()))
+
+
+def _current(laboratory: Laboratory, runs: list[StoredRun]) -> list[StoredRun]:
+    """Without failed runs of versions that have been replaced."""
+    return [run for run in runs if (run.study, run.key) not in laboratory.outdated]
 
 
 def _gaps(runs: list[StoredRun], method: str) -> set[tuple[int, int]]:

@@ -11,7 +11,7 @@ from d2ace.evaluation import METRICS
 
 from . import style
 from .figures import Figure, canvas, legend_below, plain, shortened
-from .frames import BASELINE, Comparison, counted
+from .frames import BASELINE, Comparison, counted, mean_score
 from .intervals import Interval, interval
 from .verdicts import Verdicts
 
@@ -33,7 +33,7 @@ def scores(name: str, comparison: Comparison, metric: str, looks: dict[str, styl
             values = [comparison.values(metric, dataset, method) for dataset in datasets]
             there = [place for place, value in enumerate(values) if value.size]
             axes.errorbar(
-                [float(values[place].mean()) for place in there],
+                [mean_score(comparison.runs(datasets[at], method), metric) for at in there],
                 [place + shift for place in there],
                 xerr=[_deviation(values[place]) for place in there],
                 linestyle="none",

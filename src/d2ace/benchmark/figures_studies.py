@@ -10,7 +10,7 @@ from d2ace.evaluation import METRICS
 
 from . import style
 from .figures import Array, Figure, canvas, plain
-from .frames import Comparison, Sweep, test_score
+from .frames import Comparison, Sweep, mean_score, test_score
 from .intervals import interval
 from .studies import ABLATION, SYMBOLS, printed
 
@@ -85,7 +85,7 @@ def option_curve(name: str, sweep: Sweep, metric: str) -> Figure:
     shown = axis_title(sweep.options)
     values = [value for (value,) in sweep.points]
     scores = [_scores(runs, metric) for runs in sweep.points.values()]
-    means = [float(one.mean()) if one.size else float("nan") for one in scores]
+    means = [mean_score(runs, metric) for runs in sweep.points.values()]
     look = {"macro_auc": ("#1062ad", "o"), "macro_f1": ("#dd4b10", "s")}
 
     def draw() -> Canvas:
@@ -108,13 +108,13 @@ def option_curve(name: str, sweep: Sweep, metric: str) -> Figure:
     )
     return Figure(
         name=name,
-        title=f"{title} over {shown}, {sweep.model} on {sweep.dataset}",
+        title=f"{title} over {shown} of {sweep.method}, {sweep.model} on {sweep.dataset}",
         caption=_sentences(
             f"Mean test {title} for each value; bars are ± one standard deviation over the runs.",
             _even_spacing(values),
             sweep.note,
         ),
-        alt=f"Curve of {title} over {shown}: {listed}.",
+        alt=f"Curve of {title} over {shown} of {sweep.method}: {listed}.",
         draw=draw,
     )
 
@@ -126,7 +126,7 @@ def option_map(name: str, sweep: Sweep, metric: str) -> Figure:
     rows, columns = _axis(points, 0), _axis(points, 1)
     grid = np.full((len(rows), len(columns)), np.nan)
     for (row, column), runs in points.items():
-        grid[rows.index(row), columns.index(column)] = _mean(runs, metric)
+        grid[rows.index(row), columns.index(column)] = mean_score(runs, metric)
     named = ("p start", "p end") if len(sweep.options) == 1 else sweep.options
     left, below = (printed(word) for word in named)
 
@@ -168,19 +168,22 @@ def option_map(name: str, sweep: Sweep, metric: str) -> Figure:
         return picture
 
     listed = ", ".join(
-        f"({_tick(row)}, {_tick(column)}) {_mean(runs, metric):.4f}"
+        f"({_tick(row)}, {_tick(column)}) {mean_score(runs, metric):.4f}"
         for (row, column), runs in points.items()
     )
     return Figure(
         name=name,
-        title=f"{title} over {axis_title(sweep.options)}, {sweep.model} on {sweep.dataset}",
+        title=(
+            f"{title} over {axis_title(sweep.options)} of {sweep.method}, "
+            f"{sweep.model} on {sweep.dataset}"
+        ),
         caption=_sentences(
             f"Mean test {title} for each pair of {left} (rows) and {below} (columns).",
             "The best is bold." if sweep.fair else "",
             "An empty field was not run." if np.isnan(grid).any() else "",
             sweep.note,
         ),
-        alt=f"Heat map of {title}: {listed}.",
+        alt=f"Heat map of {title} of {sweep.method}: {listed}.",
         draw=draw,
     )
 
@@ -241,8 +244,3 @@ def _tick(value: Any) -> str:
 def _scores(runs: tuple[Any, ...], metric: str) -> Array:
     scores = np.array([test_score(run, metric) for run in runs])
     return scores[np.isfinite(scores)]
-
-
-def _mean(runs: tuple[Any, ...], metric: str) -> float:
-    scores = _scores(runs, metric)
-    return float(scores.mean()) if scores.size else float("nan")

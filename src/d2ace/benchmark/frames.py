@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
+import heapq
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,9 +13,9 @@ import numpy as np
 from d2ace.evaluation import METRICS
 
 from . import style
-from .intervals import Pair
-from .naming import tell_apart, versions
-from .specs import DEFAULTS, canonical, work_of
+from .intervals import Pair, over_folds
+from .naming import dataset_names, tell_apart, versions
+from .specs import METHODS, canonical
 from .store import Store, StoredRun
 
 BASELINE = "Random"
@@ -27,20 +26,13 @@ DIGITS = 4
 """Decimals of a printed score. Ranks are those of the printed scores, as in the paper."""
 STUDIES = ("ablation", "sweep", "case")
 """Studies with sections of their own; every other one compares methods."""
+_TRIED = 1000  # sets of methods of which the largest block is chosen
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Scores = dict[str, dict[str, float]]
 """Dataset -> method -> score."""
 Recording = dict[str, Any]
 """What a run recorded for case studies: the arrays of its ``record.npz``, by name."""
-
-_ELSEWHERE = (
-    *("model", "model_options", "selector", "selector_options", "selector_source"),
-    *("fold", "seed", "data_source"),
-)
-_IN_THE_NAME = ("repair", "protocol")  # of the dataset
-_NO_EFFECT = ("epoch_loss", "record")  # on scores
-_SETTINGS = [key for key in DEFAULTS if key not in (*_ELSEWHERE, *_IN_THE_NAME, *_NO_EFFECT)]
 
 
 @dataclass(frozen=True)
@@ -80,25 +72,29 @@ class Comparison:
         table: Scores = {dataset: {} for dataset in self.datasets}
         for dataset in self.datasets:
             for method in self.methods:
-                values = self.values(metric, dataset, method)
-                if values.size:
-                    table[dataset][method] = round(float(values.mean()), DIGITS)
+                mean = mean_score(self.runs(dataset, method), metric)
+                if not np.isnan(mean):
+                    table[dataset][method] = round(mean, DIGITS)
         return table
 
     def block(self, metric: str) -> Scores:
         """The largest part of `means` without a gap; ranks and tests need one.
 
         Largest by cells, so that neither a dataset with few methods nor a method with few
-        datasets empties it; two methods go before one alone.
+        datasets empties it; two methods go before one alone. Methods that some datasets have in
+        common are tried, which are few unless gaps lie everywhere; then the most promising.
         """
         table = self.means(metric)
-        kinds = {frozenset(row) for row in table.values()}
-        choices = kinds | {a & b for a, b in itertools.combinations(kinds, 2)}
 
         def size(methods: frozenset[str]) -> tuple[bool, int, int, list[str]]:
             held = sum(methods <= set(row) for row in table.values())
             return len(methods) > 1, held * len(methods), len(methods), sorted(methods)
 
+        choices: set[frozenset[str]] = set()
+        for kind in sorted({frozenset(row) for row in table.values()}, key=size, reverse=True):
+            choices |= {kind} | {kind & other for other in choices}
+            if len(choices) > _TRIED:
+                choices = set(heapq.nlargest(_TRIED, choices, key=size))
         best = max(choices, key=size, default=frozenset())
         whole = [dataset for dataset, row in table.items() if best and best <= set(row)]
         block = {dataset: self._common_means(metric, dataset, sorted(best)) for dataset in whole}
@@ -118,7 +114,9 @@ class Comparison:
         if not common:
             return {}
         return {
-            method: round(float(np.mean([own[pair] for pair in sorted(common)])), DIGITS)
+            method: round(
+                over_folds((fold, own[fold, seed]) for fold, seed in sorted(common)), DIGITS
+            )
             for method, own in scores.items()
         }
 
@@ -165,6 +163,11 @@ class Sweep:
     """Runs of other folds and seeds."""
 
     @property
+    def method(self) -> str:
+        """The method whose options they are, as shown."""
+        return METHODS.get(self.selector, self.selector.rpartition(":")[2])
+
+    @property
     def fair(self) -> bool:
         """Whether all values were run on the same folds and seeds."""
         return len({pairs(runs) for runs in self.points.values()}) == 1
@@ -195,6 +198,8 @@ class Laboratory:
     failed: list[StoredRun]
     recording: Callable[[StoredRun], Recording | None]
     """Reads what a run recorded, while the store is open."""
+    outdated: frozenset[tuple[str, str]] = frozenset()
+    """Study and key of failed runs whose method finished in another version: none is missing."""
 
     @property
     def methods(self) -> list[str]:
@@ -218,9 +223,10 @@ def collect(store: Store) -> Laboratory:
     """The runs of a store, sorted out. The order in which they were stored plays no part."""
     stored = store.runs(status=None)
     names = tell_apart(stored)
-    named = zip(stored, versions(stored), strict=True)
+    named = list(zip(stored, versions(stored), strict=True))
     everything = sorted(
-        (replace(run, dataset=names[run.key], method=method) for run, method in named), key=_place
+        (replace(run, dataset=names[run.key], method=version.name) for run, version in named),
+        key=_place,
     )
     finished = [run for run in everything if run.status == "finished" and run.result]
     others = [run for run in finished if run.study not in STUDIES]
@@ -236,12 +242,19 @@ def collect(store: Store) -> Laboratory:
         finished=finished,
         failed=[run for run in everything if run.status == "failed"],
         recording=lambda run: store.recording(run.id),
+        outdated=frozenset((run.study, run.key) for run, version in named if version.outdated),
     )
 
 
 def test_score(run: StoredRun, metric: str) -> float:
     """A run's score on the test fold; NaN where it is undefined."""
     return number((run.result or {}).get("test", {}).get(metric))
+
+
+def mean_score(runs: Iterable[StoredRun], metric: str) -> float:
+    """The mean test score, seeds averaged within folds; without undefined ones, NaN of none."""
+    scores = [(run.fold, test_score(run, metric)) for run in runs]
+    return over_folds((fold, score) for fold, score in scores if not np.isnan(score))
 
 
 def paired(metric: str, runs: Iterable[StoredRun], base: Iterable[StoredRun]) -> list[Pair]:
@@ -302,7 +315,7 @@ def title(metric: str) -> str:
 
 def _compare(runs: list[StoredRun]) -> list[Comparison]:
     """One comparison per model."""
-    names = _dataset_names(runs)
+    names = dataset_names(runs)
     found: dict[str, dict[tuple[str, str], dict[tuple[int, int], StoredRun]]] = {}
     for run in runs:
         cell = found.setdefault(run.model, {}).setdefault((names[run.key], run.method), {})
@@ -321,33 +334,9 @@ def _compare(runs: list[StoredRun]) -> list[Comparison]:
     ]
 
 
-def _dataset_names(runs: list[StoredRun]) -> dict[str, str]:
-    """Run key -> dataset, with the settings in which the run differs from most: "[epochs=20]".
-
-    Otherwise runs of different lengths, say, would be averaged as if they were the same.
-    """
-    settings = {run.key: _settings(run) for run in runs}
-    usual = {}
-    for key in _SETTINGS:
-        counts = Counter(settings[run.key][key] for run in runs)
-        usual[key] = max(counts, key=lambda text: (counts[text], text)) if counts else ""
-    names = {}
-    for run in runs:
-        here = settings[run.key]
-        unusual = [f"{key}={text}" for key, text in here.items() if text != usual[key]]
-        names[run.key] = f"{run.dataset} [{', '.join(unusual)}]" if unusual else run.dataset
-    return names
-
-
-def _settings(run: StoredRun) -> dict[str, str]:
-    """What a run was told beside data, model and method, said in one way (see `work_of`)."""
-    work = work_of(run.config)
-    return {key: canonical(work.get(key, DEFAULTS[key])) for key in _SETTINGS}
-
-
 def _sweeps(runs: list[StoredRun]) -> list[Sweep]:
     """Runs that set the same options belong together; the options that vary are the axes."""
-    names = _dataset_names(runs)
+    names = dataset_names(runs)
     sources: dict[str, set[str]] = {}
     for run in runs:
         sources.setdefault(run.selector, set()).add(run.config.get("selector_source") or "")

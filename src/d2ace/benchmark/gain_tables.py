@@ -90,7 +90,8 @@ def _rivals(comparison: Comparison) -> list[str]:
 def _certainty(one: Interval) -> str:
     if one.low is None:
         return "a single pair of runs" if one.count else ""
-    return "within noise" if one.noise else "clear of zero"
+    sure = "within noise" if one.noise else "clear of zero"
+    return f"{sure}, between datasets" if one.between_datasets else sure
 
 
 def _numbers(one: Interval) -> dict[str, Value]:

@@ -12,7 +12,8 @@ from d2ace.evaluation.statistics import student_interval
 
 HOW = (
     "Intervals are over folds, with seeds averaged and the variance enlarged because folds share "
-    "training rows (Nadeau and Bengio), or over the seeds of a single fold."
+    "training rows (Nadeau and Bengio), or over the seeds of a single fold; over several datasets "
+    "of which one has a single pair of runs, between datasets."
 )
 """For captions."""
 
@@ -35,6 +36,8 @@ class Interval:
     low: float | None
     high: float | None
     count: int
+    between_datasets: bool = False
+    """Whether it is the spread between datasets, because one of them has a single pair of runs."""
 
     @property
     def noise(self) -> bool:
@@ -73,11 +76,28 @@ def interval(datasets: Iterable[Sequence[Pair]]) -> Interval:
     if not there:
         return Interval(float("nan"), None, None, 0)
     spreads = [_on_one(pairs) for pairs in there]
-    whole = _joined(spreads) or _plain([spread.mean for spread in spreads])
+    joined = _joined(spreads)
+    whole = joined or _plain([spread.mean for spread in spreads])
     if np.isnan(whole.variance):
         return Interval(whole.mean, None, None, count)
     found = student_interval(whole.mean, whole.variance, whole.freedom)
-    return Interval(found.mean, found.low, found.high, count)
+    return Interval(found.mean, found.low, found.high, count, between_datasets=joined is None)
+
+
+def over_folds(values: Iterable[tuple[int, float]]) -> float:
+    """The mean of values by fold, seeds averaged within a fold first; NaN of nothing.
+
+    Otherwise a fold with more seeds would count more than in the interval beside it.
+    """
+    found = list(values)
+    folds: dict[int, list[float]] = {}
+    for fold, value in found:
+        folds.setdefault(fold, []).append(value)
+    if not folds:
+        return float("nan")
+    if len({len(own) for own in folds.values()}) == 1:  # the plain mean, to the last bit
+        return float(np.mean([value for _, value in found]))
+    return float(np.mean([np.mean(own) for own in folds.values()]))
 
 
 def _on_one(pairs: Sequence[Pair]) -> _Spread:

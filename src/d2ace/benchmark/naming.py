@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from .specs import canonical, data_place, work_of
+from .specs import DEFAULTS, canonical, data_place, work_of
 from .store import StoredRun
+
+_ELSEWHERE = (
+    *("model", "model_options", "selector", "selector_options", "selector_source"),
+    *("fold", "seed", "data_source"),
+)
+_IN_THE_NAME = ("repair", "protocol")  # of the dataset
+_NO_EFFECT = ("epoch_loss", "record")  # on scores
+_SETTINGS = [key for key in DEFAULTS if key not in (*_ELSEWHERE, *_IN_THE_NAME, *_NO_EFFECT)]
 
 
 class Shown(Protocol):
@@ -50,24 +59,66 @@ def tell_apart(*groups: Iterable[Shown]) -> dict[str, str]:
     }
 
 
-def versions(runs: Iterable[StoredRun]) -> list[str]:
+def dataset_names(runs: Iterable[StoredRun]) -> dict[str, str]:
+    """Run key -> dataset, with the settings in which the run differs from most: "[epochs=20]".
+
+    Otherwise runs of different lengths, say, would be averaged as if they were the same. What is
+    usual is decided by the finished runs, so that failed ones get the names that tables show.
+    """
+    runs = list(runs)
+    counting = [run for run in runs if run.status == "finished"] or runs
+    settings = {run.key: _settings(run) for run in runs}
+    usual = {}
+    for key in _SETTINGS:
+        counts = Counter(settings[run.key][key] for run in counting)
+        usual[key] = max(counts, key=lambda text: (counts[text], text)) if counts else ""
+    names = {}
+    for run in runs:
+        here = settings[run.key]
+        unusual = [f"{key}={text}" for key, text in here.items() if text != usual[key]]
+        names[run.key] = f"{run.dataset} [{', '.join(unusual)}]" if unusual else run.dataset
+    return names
+
+
+def _settings(run: StoredRun) -> dict[str, str]:
+    """What a run was told beside data, model and method, said in one way (see `work_of`)."""
+    work = work_of(run.config)
+    return {key: canonical(work.get(key, DEFAULTS[key])) for key in _SETTINGS}
+
+
+class Version(NamedTuple):
+    """A method as it is shown."""
+
+    name: str
+    outdated: bool
+    """Whether it never finished, but another version of the same name did."""
+
+
+def versions(runs: Iterable[StoredRun]) -> list[Version]:
     """The methods of runs, with what tells versions of one name apart: "Mine [9f86d081]".
 
     A selector's file that was edited, or another option under the same label, makes another method
-    of it: their runs must not be averaged.
+    of it: their runs must not be averaged. A version that only failed (a slip that was mended)
+    leaves the others their name.
     """
     runs = list(runs)
-    works = [work_of(run.config) for run in runs]
-    alike: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for run, work in zip(runs, works, strict=True):
-        alike.setdefault((run.study, run.method), []).append(work)
-    varied = {where: _varied(found) for where, found in alike.items()}
-    names = []
-    for run, work in zip(runs, works, strict=True):
-        parts = _version(work)
-        words = [parts[key] for key in varied[run.study, run.method] if key in parts]
-        names.append(f"{run.method} [{', '.join(words)}]" if words else run.method)
-    return names
+    own = [_version(work_of(run.config)) for run in runs]
+    tried: dict[tuple[str, str], list[dict[str, str]]] = {}
+    finished: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for run, version in zip(runs, own, strict=True):
+        tried.setdefault((run.study, run.method), []).append(version)
+        if run.status == "finished":
+            finished.setdefault((run.study, run.method), []).append(version)
+    varied = {where: _varied(found) for where, found in finished.items()}
+    among_all = {where: _varied(found) for where, found in tried.items()}
+    named = []
+    for run, version in zip(runs, own, strict=True):
+        where = (run.study, run.method)
+        done = version in finished.get(where, [])
+        words = [version[key] for key in (varied if done else among_all)[where] if key in version]
+        name = f"{run.method} [{', '.join(words)}]" if words else run.method
+        named.append(Version(name, outdated=not done and where in finished))
+    return named
 
 
 def _version(work: Mapping[str, Any]) -> dict[str, str]:
@@ -79,8 +130,8 @@ def _version(work: Mapping[str, Any]) -> dict[str, str]:
     return parts | {f"option {key}": f"{key}={canonical(value)}" for key, value in options}
 
 
-def _varied(works: Iterable[Mapping[str, Any]]) -> list[str]:
-    seen = {canonical(_version(work)): _version(work) for work in works}
+def _varied(versions: Iterable[Mapping[str, str]]) -> list[str]:
+    seen = {canonical(parts): parts for parts in versions}
     keys = dict.fromkeys(key for parts in seen.values() for key in parts)
     return [key for key in keys if len({parts.get(key) for parts in seen.values()}) > 1]
 

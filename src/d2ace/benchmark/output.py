@@ -95,6 +95,9 @@ def print_comparison(compared: dict[str, Any]) -> None:
     for which in ("first", "second"):
         for row in compared[f"only_{which}"]:
             print(f"only in {which}: {' / '.join(_names(row))} ({row['runs']} runs)")
+        for row in compared["common"]:
+            if row[f"only_{which}"]:
+                print(f"only in {which}: {' / '.join(_names(row))}, {_places(row, which)}")
     for change, where in _settings(compared).items():
         everywhere = len(where) == len(compared["common"])
         print(f"setting {change}" + ("" if everywhere else f" in {', '.join(where)}"))
@@ -108,6 +111,17 @@ def _names(row: dict[str, Any]) -> list[str]:
     told = ", ".join(f"{key}={canonical(value)}" for key, value in row["with"].items())
     dataset = f"{row['dataset']} [{told}]" if told else row["dataset"]
     return [row["study"], dataset, row["model"], row["method"]]
+
+
+def _places(row: dict[str, Any], which: str) -> str:
+    """The folds and seeds that one store has alone: "folds 1, 2 of seed 0"."""
+    seeds: dict[int, list[str]] = {}
+    for fold, seed in row[f"only_{which}"]:
+        seeds.setdefault(seed, []).append(str(fold))
+    return "; ".join(
+        f"{'fold' if len(folds) == 1 else 'folds'} {', '.join(folds)} of seed {seed}"
+        for seed, folds in sorted(seeds.items())
+    )
 
 
 def _settings(compared: dict[str, Any]) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ import re
 from d2ace import evaluation
 from d2ace.evaluation import METRICS
 
-from .frames import Comparison, counted, title
+from .frames import Comparison, counted, mean_score, title
 from .published import Published
 from .tables import Cell, Table, Value, figure, p_equals, p_text, word
 from .verdicts import Verdicts
@@ -43,7 +43,7 @@ def scores(
             if not values.size:
                 row.append(Cell("–", None, note="\n".join(notes)))
                 continue
-            mean = float(values.mean())
+            mean = mean_score(comparison.runs(dataset, method), metric)
             deviation = float(values.std(ddof=1)) if values.size > 1 else None
             place = places.get(method)
             row.append(

@@ -19,7 +19,7 @@ from . import (
     style,
     summary,
 )
-from .frames import BASELINE, SHOWN, Comparison, Laboratory, Recording, counted
+from .frames import BASELINE, CANDIDATE, SHOWN, Comparison, Laboratory, Recording, counted
 from .layout import Group, Names, Report, Section
 from .published import Published
 from .verdicts import Verdicts, judge
@@ -120,7 +120,8 @@ def _ranks(
         }
         if not compared:
             section.missing.append(
-                f"{title}: ranks need two methods that finished on the same dataset."
+                f"{title}: ranks need two methods that finished the same dataset, settings, fold "
+                "and seed."
             )
             continue
         group = section.group(title)
@@ -198,8 +199,10 @@ def _sweeps(laboratory: Laboratory, names: Names) -> Section:
     for one in laboratory.sweeps:
         listed = " and ".join(one.options)
         what = figures_studies.axis_title(one.options)
-        group = section.group(f"{what[0].upper()}{what[1:]}, {one.model} on {one.dataset}")
-        where = (listed, one.model, one.dataset)
+        place = f"{one.model} on {one.dataset}"
+        group = section.group(f"{what[0].upper()}{what[1:]} of {one.method}, {place}")
+        whose = () if one.method == CANDIDATE else (one.method,)  # names of files stay as they were
+        where = (listed, *whose, one.model, one.dataset)
         group.add(study_tables.sweep(names("sweep", *where), one))
         for metric in figures_studies.CURVES:
             if figures_studies.is_pair(one):

@@ -107,15 +107,23 @@ def complete(config: Mapping[str, Any]) -> dict[str, Any]:
             )
     if not isinstance(config.get("data"), str):
         raise UserError(f"a run needs the name or path of its data, got {config.get('data')!r}")
-    try:
-        given = json.loads(canonical(config))
-    except (TypeError, ValueError) as error:
-        raise UserError(f"the settings of a run must be plain values: {error}") from None
+    given = {key: _plain(key, value) for key, value in config.items()}
     usual = json.loads(canonical(protocol_of(given.get("model", DEFAULTS["model"]))))
     filled = {"data": "", "data_source": None, **usual, **given}
     entry = catalogue.find(filled["data"])
     filled["data"] = filled["data"] if entry is None else entry.name
     return filled
+
+
+def _plain(key: str, value: Any) -> Any:
+    """A setting in JSON's plain types."""
+    try:
+        return json.loads(canonical(value))
+    except (TypeError, ValueError):
+        raise UserError(
+            f"the setting {key} is {value!r}; write a plain value (a finite number, true or false, "
+            "a word, or a list or table of these)"
+        ) from None
 
 
 def canonical(value: Any) -> str:

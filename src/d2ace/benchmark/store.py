@@ -113,7 +113,7 @@ class Store:
                     self.path, timeout=PATIENCE, isolation_level=None
                 )
         except (sqlite3.Error, OSError) as error:
-            raise UserError(f"the store {self.path} cannot be opened: {error}") from None
+            raise UserError(f"the store {self.path} cannot be opened: {_reason(error)}") from None
         try:
             if read_only:
                 self._prepare_reading()
@@ -121,14 +121,12 @@ class Store:
                 self._prepare()
         except sqlite3.DatabaseError as error:
             self._connection.close()
-            raise UserError(f"the store {self.path} cannot be read: {error}") from None
+            raise UserError(f"the store {self.path} cannot be read: {_reason(error)}") from None
 
     def _prepare_reading(self) -> None:
         if self._connection.execute("PRAGMA user_version").fetchone()[0] == 0:
             self._connection.executescript(_SCHEMA)  # of a store that was never written to
-        (answer,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
-        if answer != "ok":
-            raise sqlite3.DatabaseError(answer)
+        self._refuse_damage()
         self._connection.execute("PRAGMA query_only = ON")
 
     def _prepare(self) -> None:
@@ -142,6 +140,12 @@ class Store:
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {FORMAT}")
         self._connection.execute("PRAGMA journal_mode = WAL")
+        self._refuse_damage()
+
+    def _refuse_damage(self) -> None:
+        (answer,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+        if answer != "ok":
+            raise sqlite3.DatabaseError(answer.splitlines()[-1])
 
     # Writing --------------------------------------------------------------------------------
 
@@ -338,6 +342,16 @@ def _refuse_foreign(path: Path, create: bool) -> None:
         raise UserError(
             f"the store {path} has format {version}, this d2ace reads up to {FORMAT}; update d2ace"
         )
+
+
+def _reason(error: Exception) -> str:
+    """Why a store cannot be had; with a way out where it is damaged and not only in use."""
+    if not isinstance(error, sqlite3.DatabaseError) or isinstance(error, sqlite3.OperationalError):
+        return str(error)
+    return (
+        f"{error}; `d2ace bench ... --db other.db --from results.csv` makes another of the runs "
+        "that were exported"
+    )
 
 
 def _stored(row: tuple[Any, ...]) -> StoredRun:

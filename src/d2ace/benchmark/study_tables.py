@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from d2ace.evaluation import METRICS
-from d2ace.selectors import SELECTORS
+from d2ace.selectors import SELECTORS, Selector
+from d2ace.selectors.registry import find_selector
 
+from .checks import selector_source, tiny_selector
 from .figures_studies import FULL
-from .frames import SHOWN, Array, Comparison, Sweep, counted, paired, pairs, test_score
+from .frames import SHOWN, Array, Comparison, Sweep, counted, mean_score, paired, pairs, test_score
 from .intervals import HOW, interval
 from .store import StoredRun
 from .studies import ABLATION, printed
@@ -98,7 +100,7 @@ def sweep(name: str, study: Sweep) -> Table:
     against = [f"{METRICS[SHOWN[0]].title} against {shown}"] if shown else []
     return Table(
         name=name,
-        title=f"Sweep over {listed}, {study.model} on {study.dataset}",
+        title=f"Sweep over {listed} of {study.method}, {study.model} on {study.dataset}",
         caption=" ".join(
             filter(
                 None,
@@ -127,13 +129,41 @@ def sweep(name: str, study: Sweep) -> Table:
 
 def _usual(study: Sweep) -> tuple[Any, ...] | None:
     """The values that the selector has unless it is told otherwise, if they were run."""
-    if study.selector not in SELECTORS:
+    run = next(iter(study.points.values()))[0]
+    method = _class_of(study.selector, run.config.get("selector_source"))
+    if method is None:
         return None
-    defaults = inspect.signature(SELECTORS[study.selector].__init__).parameters
-    values = tuple(
-        defaults[option].default if option in defaults else None for option in study.options
-    )
-    return values if values in study.points else None
+    given = run.config["selector_options"].items()
+    fixed = {option: value for option, value in given if option not in study.options}
+    values = tuple(_own_value(method, option, fixed) for option in study.options)
+    plain = all(isinstance(value, (bool, int, float, str, tuple)) for value in values)
+    return values if plain and values in study.points else None
+
+
+def _class_of(selector: str, source: str | None) -> type[Selector] | None:
+    """A selector's class; None where a user's own is gone or no longer the code that ran."""
+    if selector in SELECTORS:
+        return SELECTORS[selector]
+    try:
+        return find_selector(selector) if selector_source(selector) == source else None
+    except (OSError, TypeError, ValueError):
+        return None
+
+
+def _own_value(method: type[Selector], option: str, fixed: dict[str, Any]) -> Any:
+    """What an option is by default; of None, which leaves it to the preset, what comes of it."""
+    signatures = [
+        inspect.signature(vars(owner)["__init__"]).parameters
+        for owner in method.__mro__
+        if "__init__" in vars(owner)  # the rest of the options goes on to the class above
+    ]
+    default = next((one[option].default for one in signatures if option in one), None)
+    if default is None:
+        try:
+            return getattr(tiny_selector(method, fixed), option, None)
+        except Exception:  # a user's own may want more than a few rows
+            return None
+    return tuple(default) if isinstance(default, list) else default
 
 
 def _marked(rows: list[list[Cell]], first: int) -> list[list[Cell]]:
@@ -156,7 +186,7 @@ def _score(runs: tuple[StoredRun, ...], metric: str) -> Cell:
     values = _values(runs, metric)
     if not values.size:
         return Cell("–")
-    mean = float(values.mean())
+    mean = mean_score(runs, metric)
     spread = f"±{values.std(ddof=1):.4f}" if values.size > 1 else ""
     return Cell(f"{mean:.4f}", mean, spread=spread)
 
@@ -164,7 +194,7 @@ def _score(runs: tuple[StoredRun, ...], metric: str) -> Cell:
 def _numbers(runs: tuple[StoredRun, ...], metric: str) -> dict[str, Value]:
     values = _values(runs, metric)
     return {
-        "mean": float(values.mean()) if values.size else None,
+        "mean": mean_score(runs, metric) if values.size else None,
         "sd": float(values.std(ddof=1)) if values.size > 1 else None,
         "runs": int(values.size),
     }

@@ -11,6 +11,9 @@ from .intervals import Interval, interval
 from .tables import Cell, Table, figure, p_equals, p_text, signed, word
 from .verdicts import FEWEST, LEVEL, Verdicts, judge
 
+WORSE = "best rank, worse on average"
+"""The verdict on a method that wins often and by little, and loses by much."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -53,7 +56,12 @@ def sentences(finding: Finding) -> list[str]:
     count = finding.verdicts.datasets
     over = f"over {counted(count, 'dataset')}, {finding.comparison.spread(finding.verdicts.table)}"
     if len(ranks) == 1:
-        return [f"Only {best} has runs, {over}: there is nothing to compare it with."]
+        if len(finding.comparison.methods) == 1:
+            return [f"Only {best} has runs, {over}: there is nothing to compare it with."]
+        return [
+            "No two methods have a score on the same dataset with the same settings: there is "
+            "nothing to compare."
+        ]
     ties = sorted(
         method for method, rank in ranks.items() if rank == ranks[best] and method != best
     )
@@ -80,7 +88,10 @@ def headline(laboratory: Laboratory, found: list[Finding]) -> list[str]:
     # Studies on the side ask other questions, often with fewer methods: they do not decide this.
     comparable = [one for one in comparable if one.comparison.study == "main"] or comparable
     if not comparable:
-        return ["No two methods finished on the same dataset: there is nothing to compare yet."]
+        return [
+            "No two methods finished the same dataset, settings, fold and seed: there is nothing "
+            "to compare yet."
+        ]
     wins: dict[str, int] = {}
     for finding in comparable:
         ranks = finding.verdicts.average_ranks
@@ -106,7 +117,8 @@ def glance(name: str, found: list[Finding]) -> Table:
     rows = []
     for finding in found:
         verdicts, gain = finding.verdicts, finding.gain
-        p = verdicts.holm.get(BASELINE)
+        p = verdicts.holm.get(BASELINE) if verdicts.enough else None
+        spread = "between datasets" if gain is not None and gain.between_datasets else ""
         candidate = verdicts.average_ranks.get(CANDIDATE)
         rows.append(
             [
@@ -116,7 +128,7 @@ def glance(name: str, found: list[Finding]) -> Table:
                 figure(verdicts.average_ranks[finding.best], ".2f"),
                 figure(candidate, ".2f"),
                 figure(verdicts.average_ranks.get(BASELINE), ".2f"),
-                Cell("–") if gain is None else Cell(signed(str(gain)), gain.mean),
+                Cell("–") if gain is None else Cell(signed(str(gain)), gain.mean, note=spread),
                 Cell("–") if p is None else Cell(p_text(p), p),
                 word(_short(finding)),
                 Cell(str(verdicts.datasets), verdicts.datasets),
@@ -128,8 +140,9 @@ def glance(name: str, found: list[Finding]) -> Table:
         caption=(
             f"The method with the best average rank, how much better it is than {BASELINE} (mean "
             "difference with its 95 % interval, positive is better), and the p-value of the "
-            f"one-sided Wilcoxon test against {BASELINE}, corrected by Holm. Who is best was "
-            "chosen by looking at the same scores, which flatters the winner."
+            f"one-sided Wilcoxon test against {BASELINE}, corrected by Holm, from {FEWEST} "
+            "datasets on. Who is best was chosen by looking at the same scores, which flatters "
+            "the winner."
         ),
         columns=[
             "Model",
@@ -159,7 +172,7 @@ def _ranks_of_others(ranks: dict[str, float], best: str) -> str:
 def _gain(finding: Finding) -> str:
     gain, best = finding.gain, finding.best
     if best == BASELINE:
-        return f"No method is better than {BASELINE} on average."
+        return f"No method has a better average rank than {BASELINE}."
     if gain is None:
         return f"{BASELINE} was not run on the same folds and seeds, so no gain can be given."
     unit = METRICS[finding.metric].title
@@ -168,7 +181,8 @@ def _gain(finding: Finding) -> str:
     lead = f"In {unit} it is {way} than {BASELINE} by {abs(gain.mean):.4f}"
     if gain.low is None or gain.high is None:
         return f"{lead}, in a single pair of runs: nothing is known about noise."
-    within = f"95 % interval {_bound(gain.low)} to {_bound(gain.high)}, {pairs}"
+    kind = " between datasets" if gain.between_datasets else ""
+    within = f"95 % interval{kind} {_bound(gain.low)} to {_bound(gain.high)}, {pairs}"
     tail = ": within noise." if gain.noise else "."
     return f"{lead} on average ({within}){tail}"
 
@@ -218,7 +232,8 @@ def _candidate(finding: Finding) -> str:
     way = "better" if gain.mean > 0 else "worse"
     return (
         f"{CANDIDATE} itself is {way} than {BASELINE} by {abs(gain.mean):.4f} "
-        f"(95 % interval {_bound(gain.low)} to {_bound(gain.high)})."
+        f"(95 % interval{' between datasets' if gain.between_datasets else ''} "
+        f"{_bound(gain.low)} to {_bound(gain.high)})."
     )
 
 
@@ -234,6 +249,8 @@ def _short(finding: Finding) -> str:
         return "a single pair of runs"
     if gain.noise:
         return "within noise"
+    if gain.mean < 0:  # a rank counts wins, however small, and not what the losses cost
+        return WORSE
     if not verdicts.enough:
         return "better, too few datasets to test"
     if verdicts.holm.get(BASELINE, 1.0) < LEVEL:
@@ -244,23 +261,28 @@ def _short(finding: Finding) -> str:
 def _strength(found: list[Finding]) -> str:
     """How much the lead is worth, over all tables."""
     short = [_short(finding) for finding in found]
-    significant = short.count("better, significant")
-    noise = short.count("within noise")
-    untested = sum(not finding.verdicts.enough for finding in found)
-    total = len(found)
+    beside = [finding for finding in found if BASELINE in finding.verdicts.average_ranks]
+    tested = sum(finding.verdicts.enough for finding in beside)
+    noise, worse, total = short.count("within noise"), short.count(WORSE), len(found)
     said = []
-    if untested == total:
+    if not beside:
+        ran = any(BASELINE in finding.comparison.methods for finding in found)
+        where = " on the same datasets, folds and seeds" if ran else ""
+        said.append(f"{BASELINE} was not run{where}, so that no method is compared with it")
+    elif not tested:
         said.append(
             f"No table has the {FEWEST} datasets that a test needs, so none of this is shown to be "
             "significant"
         )
     else:
         said.append(
-            f"The best method is significantly better than {BASELINE} in {significant} of "
-            f"{counted(total - untested, 'table')} that can be tested"
+            f"The best method is significantly better than {BASELINE} in "
+            f"{short.count('better, significant')} of {counted(tested, 'table')} that can be tested"
         )
     if noise:
         said.append(f"in {noise} of {total} the lead over {BASELINE} is within noise")
+    if worse:
+        said.append(f"in {worse} of {total} the best by rank is worse than {BASELINE} on average")
     return "; ".join(said) + "."
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,7 +68,7 @@ def _from_mapping(table: Mapping[Hashable, Any]) -> Table:
             )
     methods = list(dict.fromkeys(method for row in table.values() for method in row))
     rows = [[table[dataset].get(method) for method in methods] for dataset in datasets]
-    return Table(_numbers(rows), datasets, methods)
+    return Table(_numbers(rows, methods), datasets, methods)
 
 
 def _frame(table: Any) -> Array:
@@ -76,14 +76,39 @@ def _frame(table: Any) -> Array:
         values = table.to_numpy(dtype=np.float64, na_value=np.nan)  # of nullable types, too
     except (TypeError, ValueError):  # other things than numbers, or no frame of pandas
         values = table.to_numpy()
-    return _numbers(values)
+    names = list(table.columns)
+    return _numbers(values, names, "leave it out, or make it the index: table.set_index({name!r})")
 
 
-def _numbers(values: Any) -> Array:
+def _numbers(
+    values: Any, names: Sequence[Hashable] = (), remedy: str = "give its scores as numbers"
+) -> Array:
+    """``values`` [datasets, methods] in float64; ``names`` are those of the methods."""
     try:
         return np.asarray(values, dtype=np.float64)  # None becomes NaN
     except (TypeError, ValueError):
-        raise TypeError("the table must hold numbers only.") from None
+        wrong = _first_word(values)
+    if wrong is None:
+        raise TypeError("the table must have rows of equal length that hold numbers only.")
+    place, value = wrong
+    name = names[place] if place < len(names) else place
+    raise TypeError(
+        f"the column {name!r} of the table holds {value!r}, which is no number; "
+        f"{remedy.format(name=name)}."
+    )
+
+
+def _first_word(values: Any) -> tuple[int, Any] | None:
+    """Column and value of the first cell that is no number."""
+    for row in values:
+        if isinstance(row, str) or not isinstance(row, Iterable):
+            return None
+        for place, value in enumerate(row):
+            try:
+                np.float64(value if value is not None else np.nan)
+            except (TypeError, ValueError):
+                return place, value
+    return None
 
 
 def _refuse_twice(kind: str, names: Sequence[Hashable]) -> None:

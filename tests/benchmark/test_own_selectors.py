@@ -1,0 +1,183 @@
+"""Selectors of one's own in a grid and its report: their code counts, however they are named."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_data import result, scored
+
+from d2ace.benchmark.cost_tables import failures, inventory, missing_runs
+from d2ace.benchmark.frames import collect
+from d2ace.benchmark.grid import load_grid, make_grid
+from d2ace.benchmark.specs import RunSpec
+from d2ace.benchmark.store import Store
+from d2ace.benchmark.study_tables import sweep
+from d2ace.errors import UserError
+
+SMALL: dict[str, Any] = {"datasets": ["digits"], "models": ["mlp"]}
+
+
+def test_own_selectors_by_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import d2ace\n\nclass Mine(d2ace.Random):\n    name = 'mine'\n"
+    )
+    path = tmp_path / "mine.toml"
+    path.write_text('datasets = ["digits"]\nmodels = ["mlp"]\nselectors = ["mine.py:Mine"]\n')
+    spec = load_grid(path).specs[0]
+    assert spec.method == "Mine"
+    assert spec.config["selector"] == f"{tmp_path / 'mine.py'}:Mine"
+    monkeypatch.chdir(tmp_path)
+    assert make_grid({**SMALL, "selectors": ["mine.py:Mine"]}).specs[0].key == spec.key
+    with (tmp_path / "mine.py").open("a") as file:
+        file.write("# changed\n")
+    assert load_grid(path).specs[0].key != spec.key
+
+
+def test_own_selectors_by_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that holds the class counts, also where another module hands it on."""
+    (tmp_path / "own_part.py").write_text("import d2ace\n\nclass Mine(d2ace.Random):\n    pass\n")
+    (tmp_path / "own_front.py").write_text("from own_part import Mine\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    chosen = {**SMALL, "selectors": ["own_front:Mine"]}
+    (first, *_) = make_grid(chosen).specs
+    content = (tmp_path / "own_part.py").read_bytes()
+    assert first.config["selector_source"] == hashlib.sha256(content).hexdigest()
+    assert first.config["selector"] == "own_front:Mine"
+    with (tmp_path / "own_part.py").open("a") as file:
+        file.write("# changed\n")
+    assert make_grid(chosen).specs[0].key != first.key
+    library = make_grid({**SMALL, "selectors": ["d2ace.selectors.recent:Recent"]}).specs[0]
+    assert library.config["selector_source"] is None
+    with pytest.raises(UserError, match="The selector 'no_such_module:Mine' cannot be found"):
+        make_grid({**SMALL, "selectors": ["no_such_module:Mine"]})
+
+
+# Versions -----------------------------------------------------------------------------------
+
+
+def attempt(store: Store, source: str, fold: int = 0, *, fails: bool = False) -> None:
+    config = {"data": "yeast", "model": "mlp", "selector": "/here/mine.py:Mine", "epochs": 3}
+    spec = RunSpec("main", "Mine", {**config, "selector_source": source * 64, "fold": fold})
+    if fails:
+        store.fail(spec, "NameError: name 'nump' is not defined")
+    else:
+        store.add(spec, result(spec))
+
+
+def test_a_slip_that_was_mended_leaves_the_method_its_name(store: Store) -> None:
+    for fold in range(2):
+        scored(store, "Random", "random", 0.7, fold)
+        attempt(store, "b", fold)
+    attempt(store, "a", fold=4, fails=True)
+    laboratory = collect(store)
+    assert laboratory.methods == ["Random", "Mine"]
+    assert missing_runs(laboratory) == []
+    table = failures("failed", laboratory)
+    assert table is not None
+    assert [row[3].text for row in table.rows] == ["Mine [aaaaaaaa]"]
+    (row,) = inventory("runs", laboratory).rows
+    assert [cell.text for cell in row[3:]] == ["2", "2", "1", "4", "1", "0"]
+    attempt(store, "a")  # which now has finished, too
+    assert collect(store).methods == ["Random", "Mine [aaaaaaaa]", "Mine [bbbbbbbb]"]
+
+
+def test_a_version_that_still_fails_is_missing(store: Store) -> None:
+    for fold in range(2):
+        scored(store, "Random", "random", 0.7, fold)
+        attempt(store, "b", fold, fails=fold == 1)
+    assert missing_runs(collect(store)) == ["main, MLP on yeast: Mine (1)"]
+
+
+def test_a_method_that_only_failed_is_missing(store: Store) -> None:
+    scored(store, "Random", "random", 0.7)
+    attempt(store, "b", fails=True)
+    assert missing_runs(collect(store)) == ["main, MLP on yeast: Mine (1)"]
+
+
+# Sweeps -------------------------------------------------------------------------------------
+
+OWN = """
+import d2ace
+
+class Mine(d2ace.D2ACE):
+    def __init__(self, labels, features=None, *, k=2, share=None, **more):
+        super().__init__(labels, features, **more)
+        self.share = 0.5 if share is None else share
+"""
+
+
+def headings(store: Store, selector: str, option: str, values: list[Any], **more: Any) -> list[str]:
+    """The columns of a sweep's table behind the number of runs."""
+    for fold in range(2):
+        for value in values:
+            chosen = {"study": "sweep", "selector_options": {option: value}, **more}
+            scored(store, f"{option}={value}", selector, 0.7, fold, **chosen)
+    (one,) = [one for one in collect(store).sweeps if one.options == (option,)]
+    table = sweep("sweep", one)
+    return table.columns[table.columns.index("Runs") + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("selector", "option", "values", "shown"),
+    [
+        ("d2ace", "neighbors", [4, 6], "6"),
+        ("d2ace", "pressure", [8, 100], "100"),  # which the class above takes
+        ("recent", "pressure", [8, 100.0], "100"),
+        ("d2ace", "hardness_loss", ["bce", "prob"], "bce"),  # None by default
+        ("d2ace", "mix_epochs", [[10, 70], [30, 70]], "30 → 70"),
+    ],
+)
+def test_a_sweep_knows_the_methods_own_value(
+    store: Store, selector: str, option: str, values: list[Any], shown: str
+) -> None:
+    assert headings(store, selector, option, values) == [f"Macro-AUC against {shown}"]
+
+
+def test_a_methods_own_value_is_that_of_its_preset(store: Store) -> None:
+    for value in (8, 100):
+        options = {"preset": "reference", "pressure": value}
+        scored(store, f"s0={value}", "d2ace", 0.7, study="sweep", selector_options=options)
+    (one,) = collect(store).sweeps
+    assert sweep("sweep", one).columns[-1] == "Macro-AUC against 8"
+
+
+def test_a_sweep_knows_an_own_selectors_value_while_its_code_is_there(
+    store: Store, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(OWN)
+    selector = f"{file}:Mine"
+    more = {"selector_source": hashlib.sha256(file.read_bytes()).hexdigest()}
+    assert headings(store, selector, "k", [1, 2], **more) == ["Macro-AUC against 2"]
+    assert headings(store, selector, "share", [0.1, 0.5], **more) == ["Macro-AUC against 0.5"]
+    assert headings(store, selector, "window", [3, 5], **more) == ["Macro-AUC against 5"]
+    assert headings(store, selector, "neighbors", [4, 6], **more) == ["Macro-AUC against 6"]
+    file.write_text(OWN.replace("k=2", "k=1"))  # not the code that ran
+    assert headings(store, selector, "k", [1, 2], **more) == []
+    file.unlink()
+    assert headings(store, selector, "k", [1, 2], **more) == []
+
+
+def test_sweeps_of_two_methods_have_titles_of_their_own(store: Store) -> None:
+    from d2ace.benchmark import published, sections
+
+    for selector in ("d2ace", "recent"):
+        for window in (3, 5):
+            options = {"window": window}
+            more = {"study": "sweep", "selector_options": options}
+            scored(store, f"n_t={window}", selector, 0.7, **more)
+    report = sections.build(collect(store), published.load(None))
+    (section,) = [section for section in report.sections if section.name == "sweeps"]
+    assert [group.title for group in section.groups] == [
+        "Window n_t of D2ACE, MLP on yeast",
+        "Window n_t of Recent, MLP on yeast",
+    ]
+    titles = [part.title for part in section.parts]
+    assert len(set(titles)) == len(titles) == 6
+    assert "Sweep over n_t of Recent, MLP on yeast" in titles
+    assert "Macro-AUC over window n_t of Recent, MLP on yeast" in titles
+    names = {part.name for part in section.parts}
+    assert {"sweep-plot-window-mlp-yeast-macro-auc", "sweep-window-recent-mlp-yeast"} <= names
