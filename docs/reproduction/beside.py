@@ -30,10 +30,10 @@ def lines(laboratory: Laboratory) -> list[str]:
         *("paper, same datasets", "paper, its others"),
     ]
     return [
-        *_head(each, words=2),
+        *head(each, words=2),
         *(line for one in shown for line in _on_each(one, printed)),
         "",
-        *_head(over, words=2),
+        *head(over, words=2),
         *(line for one in shown if one.study == "main" for line in _over_all(one, printed)),
     ]
 
@@ -99,7 +99,8 @@ def _published_gains(printed: Published, metric: str, model: str) -> dict[str, f
     return gains
 
 
-def _head(columns: Sequence[str], words: int) -> list[str]:
+def head(columns: Sequence[str], words: int) -> list[str]:
+    """The first two rows of a table; all columns but the first ``words`` are numbers."""
     rule = ["---"] * words + ["---:"] * (len(columns) - words)
     return [markdown_row(columns), markdown_row(rule)]
 

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import beside
+import bibtex
 import claims
 from beside import markdown_row as _line
 
@@ -96,7 +97,12 @@ def words() -> str:
         ],
     ]
     page = (HERE / "README.md").read_text(encoding="utf-8")
-    made = {"steps": steps, "scores": beside.lines(laboratory), "claims": table}
+    made = {
+        "steps": steps,
+        "scores": beside.lines(laboratory),
+        "bibtex": bibtex.lines(laboratory),
+        "claims": table,
+    }
     for name, lines in made.items():
         page = re.sub(
             rf"(<!-- {name}: made by build.py -->\n).*?(\n<!-- end -->)",

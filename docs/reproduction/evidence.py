@@ -182,25 +182,23 @@ def hardness_learns_fastest_on_bibtex(laboratory: Laboratory) -> Finding:
 
 def _learns_fastest(one: Comparison) -> Finding:
     """By the loss of all training rows."""
-    found = {}
-    for dataset in one.datasets:
-        goals = {
-            (run.fold, run.seed): curve(run, "epoch_loss")[-1]
-            for run in one.runs(dataset, BASELINE)
-        }
-        found[dataset] = {
-            method: float(
-                np.median(
-                    [
-                        _epoch(curve(run, "epoch_loss") <= goals[run.fold, run.seed])
-                        for run in one.runs(dataset, method)
-                    ]
-                )
+    return _both_fastest({dataset: epochs_to_last_loss(one, dataset) for dataset in one.datasets})
+
+
+def epochs_to_last_loss(one: Comparison, dataset: str) -> dict[str, float]:
+    """Method -> median epochs until the loss of all training rows is what Random ends with."""
+    goals = {
+        (run.fold, run.seed): curve(run, "epoch_loss")[-1] for run in one.runs(dataset, BASELINE)
+    }
+    return {
+        method: float(
+            np.median(
+                [_epoch(curve(run, "epoch_loss") <= goals[run.fold, run.seed]) for run in runs]
             )
-            for method in METHODS
-            if one.runs(dataset, method)
-        }
-    return _both_fastest(found)
+        )
+        for method in METHODS
+        if (runs := one.runs(dataset, method))
+    }
 
 
 def hardness_is_fastest(laboratory: Laboratory) -> Finding:
@@ -210,7 +208,7 @@ def hardness_is_fastest(laboratory: Laboratory) -> Finding:
     found = {
         dataset: {
             method: math.inf if epoch is None else epoch
-            for method, epoch in _column(table, dataset, "epochs").items()
+            for method, epoch in column(table, dataset, "epochs").items()
         }
         for dataset in one.datasets
     }
@@ -273,7 +271,7 @@ def _overfits(*comparisons: Comparison) -> Finding:
     for one in comparisons:
         table = convergence_tables.peaks("peaks", one)
         for dataset in one.datasets:
-            lost = _column(table, dataset, "lost_after")
+            lost = column(table, dataset, "lost_after")
             if not lost.keys() >= {BASELINE, *BY_HARDNESS}:
                 continue
             more = [lost[method] - lost[BASELINE] for method in BY_HARDNESS]
@@ -307,7 +305,7 @@ def _shares(one: Comparison, dataset: str) -> dict[str, float]:
     return {method: share for method, share in found.items() if share is not None}
 
 
-def _column(table: Table | None, dataset: str, column: str) -> dict[str, float | None]:
+def column(table: Table | None, dataset: str, column: str) -> dict[str, float | None]:
     """A column of a table's data on one dataset, for the paper's eight methods."""
     return {
         row["method"]: row[column]

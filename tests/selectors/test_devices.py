@@ -107,3 +107,15 @@ def test_probabilities_of_an_epoch_are_those_it_began_with():
     selector.state_dict()
     assert (selector.drawn_probabilities == 1.0 / N).all()
     assert not (selector.probabilities == 1.0 / N).all()
+
+
+@pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
+def test_a_state_of_an_accelerator_goes_on_there_or_where_there_is_none():
+    """Sums are rounded otherwise on another device, and other batches might be drawn."""
+    state = make("d2ace").state_dict()
+    absent = next(kind for kind in ("cuda", "xpu") if not getattr(torch, kind).is_available())
+    for saved, expected in (("meta", "meta"), (absent, "cpu")):
+        selector = make("d2ace")
+        selector.load_state_dict({**state, "device": saved})
+        assert {value.device.type for value in selector.memory.state_dict().values()} == {expected}
+    assert make("active").state_dict()["device"] == "cpu"
