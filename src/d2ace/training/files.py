@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from d2ace._util import files
 from d2ace.errors import RunError
 
 __all__ = ["load_tensors", "make_folder", "save_tensors", "write_whole"]
@@ -16,16 +17,9 @@ __all__ = ["load_tensors", "make_folder", "save_tensors", "write_whole"]
 
 def write_whole(path: Path, content: bytes | memoryview) -> None:
     """Put ``content`` at ``path``: after a crash at any moment the old or the new file is there."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _sync_folder(path.parent)
+        files.write_whole(path, content)
     except OSError as problem:
-        temporary.unlink(missing_ok=True)
         raise RunError(
             f"{path} could not be written ({problem.strerror or problem}); make room or choose "
             "another folder with out, and start again: the run goes on from its last checkpoint."
@@ -66,14 +60,3 @@ def make_folder(path: Path) -> None:
             f"{path} cannot be used as the folder of a run ({problem.strerror or problem}); "
             "choose another with out."
         ) from problem
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename last, where the system lets one open folders."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,0 +1,1 @@
+"""Small tools that every package may use; they know nothing of the packages."""
