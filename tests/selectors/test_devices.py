@@ -52,7 +52,7 @@ class FromNumPy(d2ace.Selector):
 
 
 def test_memory_made_from_arrays_is_moved():
-    selector = FromNumPy(Y, batch_size=BATCH)
+    selector = FromNumPy(Y, batch_size=BATCH, device="meta")
     index = torch.zeros(BATCH, dtype=torch.int64, device="meta")
     selector.observe(index, logits=torch.zeros(BATCH, Q, device="meta"))
     assert selector.memory.total.device.type == "meta"

@@ -20,7 +20,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import oracle
 
 # what is drawn may be warm-up alone
-pytestmark = pytest.mark.filterwarnings("ignore:All .* epochs of .* are warm-up")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:All .* epochs of .* are warm-up"),
+    pytest.mark.filterwarnings("ignore:Epoch .* was drawn, but none of its batches observed"),
+]
 FRACTIONS = st.sampled_from([0.0, 0.3, 0.5, 1.0])
 OPTIONS: dict[str, dict[str, Any]] = {
     "random": {},

@@ -149,7 +149,9 @@ def test_an_abandoned_epoch_gives_way_to_the_next():
     next(abandoned)
     assert selector.epoch == 1
     list(twin)
-    assert list(selector) == list(twin)  # epoch 2 of both
+    with pytest.warns(UserWarning, match=r"begins epoch 2, so the first one ends after batch 1 of"):
+        epoch = list(selector)
+    assert epoch == list(twin)  # epoch 2 of both
     assert selector.epoch == 3
     assert list(abandoned) == []  # what was left of epoch 1 is not drawn any more
 
@@ -297,7 +299,6 @@ def test_a_nameless_method_is_known_by_its_class():
     with pytest.raises(ValueError, match=r"method 'Mine', but this one has 'Yours'"):
         Yours(Y, batch_size=BATCH).load_state_dict(state)
     Mine(Y, batch_size=BATCH).load_state_dict(state)
-    Mine(Y, batch_size=BATCH).load_state_dict({**state, "method": ""})  # of an earlier version
 
 
 def test_a_state_of_other_labels_is_refused():
@@ -317,18 +318,6 @@ def test_a_state_of_another_way_of_drawing_is_refused():
         d2ace.D2ACE(Y, X, batch_size=BATCH).load_state_dict(other.state_dict())
 
 
-def test_a_state_of_an_earlier_version_still_loads():
-    selector = make("d2ace")
-    list(itertools.islice(iter(selector), 2))
-    state = selector.state_dict()
-    del state["labels"], state["replacement"], state["window"], state["device"]
-    del state["progress"]["told"]
-    state["drawn"] = None
-    twin = make("d2ace")
-    twin.load_state_dict(state)
-    assert sum(map(len, twin)) == N - 2 * BATCH
-
-
 def test_a_state_moves_between_precisions_only_on_purpose():
     double = d2ace.D2ACE(Y, X, batch_size=BATCH, dtype=torch.float64)
     with pytest.raises(ValueError, match="float64"):
@@ -339,7 +328,8 @@ def test_the_flat_view_resumes_too():
     selector = make("d2ace")
     rows = list(itertools.islice(iter(selector.sampler), 2 * BATCH))
     twin = make("d2ace")
-    twin.sampler.load_state_dict(selector.sampler.state_dict())
+    with pytest.warns(UserWarning, match="because no batch was observed"):
+        twin.sampler.load_state_dict(selector.sampler.state_dict())
     whole = [row for batch in make("d2ace") for row in batch]
     assert rows + list(twin.sampler) == whole
 

@@ -99,7 +99,7 @@ class DistributedSelector(Sampler[list[int]]):
     def observe(self, index: Any, *, logits: Tensor) -> None:
         """Tell the predictions [b, q] for the rows ``index`` [b], once per batch and in order."""
         part = self._next(index)
-        values, _ = given_predictions(logits, None)
+        values, _ = given_predictions(logits=logits, probs=None)
         if values.shape != (len(index), self.selector.q):
             raise ValueError(
                 f"logits must have shape [{len(index)}, {self.selector.q}] (one row per index, one "

@@ -9,7 +9,6 @@ Everything but the training batches is the Trainer's own: evaluation, logging, c
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from torch.utils.data import DataLoader
 from d2ace.errors import RunError, UserError
 from d2ace.indexed import IndexedDataset
 from d2ace.selectors import Selector
-from d2ace.selectors.history import Memory
 from d2ace.selectors.progress import Progress
 from d2ace.training.files import load_tensors, save_tensors
 
@@ -67,7 +65,7 @@ class SelectionMixin:
         self.selector = selector
         self._rows: list[int] | None = None  # of the batch in training; None once it is observed
         self._compared = False  # one batch's labels with the selector's, in every training
-        self._initial: dict[str, Any] = {}  # the state that every training begins with
+        self._initial: dict[str, Any] | None = None  # the state that every training begins with
         self._left: Progress | None = None  # where the last training left the selector
         self._trained = False  # a batch went through, so that its labels are of a fitting type
         super().__init__(*args, **options)
@@ -83,10 +81,11 @@ class SelectionMixin:
     def _begin(self: Any, *, resumes: bool) -> None:
         """Give the selector the state it began the last training with, or keep what was loaded."""
         if self.selector._progress is not self._left:  # loading a state makes a new one
-            self._initial = _state_to_begin_with(self.selector)
+            self._initial = self.selector.state_dict() if self.selector.has_observed else None
+        elif not resumes and self._initial is None:
+            self.selector.reset()
         elif not resumes:
-            memory = self._initial["memory"] or self.selector.make_memory().state_dict()  # as new
-            self.selector.load_state_dict({**self._initial, "memory": memory})
+            self.selector.load_state_dict(self._initial)
         self.batches.forget()
         self.batches.skipped = 0
 
@@ -280,16 +279,6 @@ class _Replayed(DistributedSelector):
         for _ in range(skipped):
             yield []
         yield from super().__iter__()
-
-
-def _state_to_begin_with(selector: Selector) -> dict[str, Any]:
-    """The selector's state; of one that was told nothing all but the memory, which is large."""
-    if selector._oversights.observed:  # or a state was loaded
-        return selector.state_dict()
-    new = copy.copy(selector)
-    new._memory, new._drawn = Memory(), None
-    new._progress = Progress(len(selector))  # somebody may have looked at a batch already
-    return new.state_dict()
 
 
 class _Collate:

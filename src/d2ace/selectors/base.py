@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -29,7 +30,7 @@ from .options import refuse_unknown
 from .oversights import Oversights
 from .placed import Placed, device_type
 from .progress import Progress
-from .saving import refuse_unfit, state_of
+from .saving import feature_marks, labels_checksum, refuse_unfit, state_of
 from .verify import verify
 
 
@@ -114,6 +115,8 @@ class Selector(Placed, Sampler[list[int]]):
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}.")
         self.dtype = dtype
         self.learning_rate = 1.0
+        self._marks = feature_marks(self.features if self.uses_features else None)
+        self._initial_extra: dict[str, float] | None = None
         self._progress = Progress(-(-self.n // self.batch_size))
         self._oversights = Oversights(learns=self._learns)
         self.recompute_seconds = 0.0
@@ -157,40 +160,63 @@ class Selector(Placed, Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         """The next epoch's batches (of an epoch resumed in its middle: the remaining ones)."""
         progress = self._progress
-        if not progress.resuming:
+        if progress.resuming:
+            progress.resume()
+        else:
             start = perf_counter()
             selective = self._is_selective(progress.upcoming)
-            if not progress.drawn_epoch and self.warmup >= self.epochs and self._changes_batches:
-                self._oversights.warn_of_warm_up(type(self).__name__, self.epochs, self.warmup)
-            if progress.drawn_epoch and not progress.running:  # a whole epoch lies behind
-                weighs = self._weighs_loss(progress.drawn_epoch)
-                self._oversights.warn(type(self).__name__, selective=selective, weighs=weighs)
+            self._oversights.warn(self, progress, selective=selective)
             self._drawn = self._checked_distribution(progress.upcoming) if selective else None
             self.recompute_seconds = perf_counter() - start
             progress.begin()
-        epoch = progress.drawn_epoch
-        for batch in self._batches(epoch, progress.start()):
-            if not progress.draws(epoch):  # another iterator has begun a later epoch
-                return
-            progress.drew(batch)
-            yield batch
-        progress.finish(epoch)
+        ledger = progress.ledger
+        ledger.watched = True
+        try:
+            for batch in self._batches(progress.drawn_epoch, self._drawn, ledger.drawn):
+                if self._progress.ledger is not ledger:  # another iterator has begun, or a state
+                    return  # was loaded
+                ledger.drew(batch)
+                yield batch
+            if self._progress.ledger is ledger:
+                progress.finish()
+        finally:
+            ledger.watched = False
+
+    def peek(self) -> list[list[int]]:
+        """The batches that would come next, as of what was observed so far; changes nothing.
+
+        Those left of the running epoch or, between epochs, all of the next one. Iterating the
+        selector, or a loader around it, trains: it uses up an epoch. To measure accuracy on all
+        training rows, take a second loader with ``batch_size=`` and no selector.
+        """
+        progress = self._progress
+        if progress.running:
+            return list(self._batches(progress.drawn_epoch, self._drawn, progress.ledger.drawn))
+        selective = self._is_selective(progress.upcoming)
+        drawn = self._checked_distribution(progress.upcoming) if selective else None
+        return list(self._batches(progress.upcoming, drawn, 0))
 
     @property
     def rows_per_epoch(self) -> int:
         """Number of rows in the batches of the epoch that is or will be drawn: n, as a rule."""
-        return sum(self._batch_sizes(selective=self._is_selective(self.epoch)))
+        return sum(self._batch_sizes(selective=self._is_selective(self._progress.drawing)))
 
     @property
     def epoch(self) -> int:
-        """The epoch being drawn or, between epochs, the next one to be drawn; counts from 1."""
+        """The epoch being trained or, between epochs, the next one; counts from 1.
+
+        It is over with its last batch observed, however far loader workers draw ahead. Where
+        batches are not observed in turn, it is over with its last batch drawn.
+        """
         return self._progress.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Move to the start of ``epoch``; the epoch one is in already stays where it is.
 
         Selectors count from 1 and advance by themselves. A framework that counts from 0 shows it
-        by passing 0 once; from then on, one is added to what it passes.
+        by passing 0 once; from then on, one is added to what it passes. A selector whose state
+        was loaded knows its place: whatever the first call passes is that place, and later calls
+        count on from there.
         """
         self._progress.move(inputs.whole_number("epoch", epoch, 0))
 
@@ -212,15 +238,20 @@ class Selector(Placed, Sampler[list[int]]):
         verify(self, loader)
 
     @apart
-    def observe(self, index: Any, *, logits: Any = None, probs: Any = None) -> None:
+    def observe(self, index: Any, *unnamed: Any, logits: Any = None, probs: Any = None) -> None:
         """Tell the predictions [b, q] for rows ``index`` [b], once per trained batch.
 
         Exactly one of ``logits`` and ``probs``. Nothing of the graph is kept. On an accelerator
         nothing is read back: an invalid prediction is then passed over at once and reported when
         the next epoch starts.
         """
-        values, are_logits = given_predictions(logits, probs)
+        values, are_logits = given_predictions(*unnamed, logits=logits, probs=probs)
         home = self._staging.device if self._staging else self._kept_on(values.device)
+        if values.device.type == "meta" and (self.device is None or self.device.type != "meta"):
+            raise TypeError(
+                "The predictions are on the meta device, so they have no values; move model and "
+                "data to a real device, or make the selector with device='meta' for a dry run."
+            )
         rows: Rows | Tensor
         if self.replacement or "cpu" in (home.type, device_type(index)):
             rows = host_rows(index, self.n, unique=not self.replacement)
@@ -232,13 +263,14 @@ class Selector(Placed, Sampler[list[int]]):
                 f"{'logits' if are_logits else 'probs'} must have shape [{count}, {self.q}] (one "
                 f"row per index, one column per label), got {tuple(values.shape)}."
             )
+        self._keep_initial()
         self._oversights.observed = True
         if count:
             self._stage(values.device).add(rows, values, are_logits=are_logits)
         if self.predictions == "train":
             self._progress.observed(rows if isinstance(rows, Tensor) else rows.array)
         else:
-            self._progress.passed()
+            self._progress.ledger.passed = True
 
     @apart
     def loss_weight(self, index: Any) -> Tensor | None:
@@ -247,7 +279,7 @@ class Selector(Placed, Sampler[list[int]]):
         They are on the device of an ``index`` that is on an accelerator, else where state is kept.
         """
         self._oversights.weighed = True
-        self._progress.weighed()
+        self._progress.ledger.weighed()
         if not self.importance_weighting or self._drawn is None:
             return None
         rows = self._rows_to_weigh(index)
@@ -296,23 +328,63 @@ class Selector(Placed, Sampler[list[int]]):
         a loop leaves an epoch early, :meth:`end_epoch` before saving.
         """
         self._settle()
+        self._warn_of_skipping()
         return state_of(self)
 
     @apart
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where :meth:`state_dict` was taken; a state that does not fit is refused."""
+        """Continue where :meth:`state_dict` was taken.
+
+        A state that is damaged, or of a selector made otherwise, is refused, and changes nothing.
+        """
         refuse_unfit(self, state)
-        drawn = state["drawn"]
         progress = Progress(len(self))
         progress.load_state_dict(state["progress"])
-        self._progress, self._staging = progress, None
-        self._expect(state.get("device", "cpu"))  # states of old lack it
+        drawn, rate = state["drawn"], float(state["learning_rate"])
+        self._keep_initial()
+        before = self.__dict__.copy()
+        try:
+            self._progress, self._staging = progress, None
+            self._expect(state["device"])
+            uniform = drawn is None or not bool(drawn.any())
+            self._drawn = None if uniform else drawn.detach().clone().to(self._home)
+            self.seed, self.learning_rate = int(state["seed"]), rate
+            self.load_extra_state(state["extra"])
+        except Exception:
+            self.__dict__ = before
+            raise
         self._oversights.trust()
         self.memory.to(self._home).load_state_dict(state["memory"])
-        self.seed, self.learning_rate = int(state["seed"]), float(state["learning_rate"])
-        uniform = drawn is None or not bool(drawn.any())
-        self._drawn = None if uniform else drawn.detach().clone().to(self._home)
-        self.load_extra_state(state["extra"])
+
+    def reset(self) -> None:
+        """Forget everything drawn, observed and loaded but the seed: training begins anew."""
+        self._progress, self._oversights = Progress(len(self)), Oversights(learns=self._learns)
+        self._memory = self._staging = self._drawn = None
+        if self._initial_extra is not None:
+            self.load_extra_state(self._initial_extra)
+
+    @property
+    def has_observed(self) -> bool:
+        """Whether predictions were observed, or a state loaded."""
+        return self._oversights.observed
+
+    def _keep_initial(self) -> None:
+        """Before anything changes what :meth:`extra_state` gives."""
+        if self._initial_extra is None:
+            self._initial_extra = self.extra_state()
+
+    @cached_property
+    def _labels_checksum(self) -> int:
+        return labels_checksum(self.labels)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles, which go on where training stands, as a loaded state does."""
+        self._warn_of_skipping()
+        return {**self.__dict__, "_progress": self._progress.resumable()}
+
+    def _warn_of_skipping(self) -> None:
+        full_pass = self.predictions == "full_pass"
+        self._oversights.warn_of_skipping(self._progress, full_pass=full_pass)
 
     def extra_state(self) -> dict[str, float]:
         """Plain numbers a method keeps beside its memory."""
@@ -357,11 +429,11 @@ class Selector(Placed, Sampler[list[int]]):
         full = selective and self.preset == "reference" and self.full_reference_batches
         return drawing.batch_sizes(self.n, self.batch_size, full=full)
 
-    def _batches(self, epoch: int, start: int) -> Iterator[list[int]]:
+    def _batches(self, epoch: int, drawn: Tensor | None, start: int) -> Iterator[list[int]]:
         key = (self.seed, epoch)
-        sizes = self._batch_sizes(selective=self._drawn is not None)
-        if self._drawn is not None:
-            return drawing.weighted(self._drawn, sizes, key, start, replacement=self.replacement)
+        sizes = self._batch_sizes(selective=drawn is not None)
+        if drawn is not None:
+            return drawing.weighted(drawn, sizes, key, start, replacement=self.replacement)
         if self.preset == "reference" and self.fixed_reference_order:
             return drawing.in_order(self.n, sizes, start)
         return drawing.shuffled(self.n, sizes, key, start)

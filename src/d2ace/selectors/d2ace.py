@@ -15,7 +15,7 @@ from . import probability
 from .correlation import LocalCorrelation
 from .history import PredictionHistory
 from .labels import dynamic_weights, weighted_sum
-from .neighbors import is_number, local_labels, nearest, neighbor_index
+from .neighbors import is_number, local_labels, named_neighbors, nearest, neighbor_index
 from .quantised import QuantisedOptions, QuantisedSelector
 from .scores import hardness, uncertainty
 
@@ -109,6 +109,7 @@ class D2ACE(QuantisedSelector):
             self.hardness_loss = "reference" if self.reference else "bce"
         else:
             self.hardness_loss = inputs.choice("hardness_loss", hardness_loss, ("bce", "prob"))
+        self.neighbors = named_neighbors(neighbors)
         self._around = self._neighborhood(neighbors)
         self.features = None  # they have served to find neighbours
         self._local: LocalCorrelation | None = None

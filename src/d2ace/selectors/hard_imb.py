@@ -14,7 +14,7 @@ from d2ace import inputs
 from . import probability
 from .history import Memory
 from .labels import imbalance_ratio, local_imbalance
-from .neighbors import is_number, nearest, neighbor_index
+from .neighbors import is_number, named_neighbors, nearest, neighbor_index
 from .quantised import QuantisedOptions, QuantisedSelector
 from .scores import cross_entropy
 
@@ -57,6 +57,7 @@ class HardImb(QuantisedSelector):
             k = inputs.whole_number("neighbors", neighbors, 0)
             none = torch.empty(self.n, 0, dtype=torch.int64)
             around = none if self.features is None else nearest(self.features, k)
+        self.neighbors = named_neighbors(neighbors)
         self.features = None  # they have served to find neighbours
         self._imbalance = torch.from_numpy(local_imbalance(self.labels, around))
 

@@ -6,7 +6,7 @@ Every refusal is one sentence that names the argument, the value and what is exp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,8 +17,12 @@ from d2ace.inputs import Features, as_array, csr, refuse_dtype, torch_device
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor on the array's memory, or on a copy that torch can use (memory maps, byte order)."""
+    """A tensor on the array's memory, or on a copy that torch can use.
+
+    Torch has no memory maps that may not be written, no foreign byte order, no long doubles.
+    """
     native = array.dtype.newbyteorder("=")
+    native = np.dtype(np.float64) if native.kind == "f" and native.itemsize > 8 else native
     return torch.from_numpy(np.require(array, dtype=native, requirements=["C", "W"]))
 
 
@@ -60,13 +64,20 @@ def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
 
 
 def chosen_device(device: torch.device | str) -> torch.device:
-    """Where a caller wants state to be kept."""
+    """Where a caller wants state to be kept; a device that is not there is refused at once."""
     chosen = torch_device(device)
     if state_device(chosen) != chosen:
         raise ValueError(
             f"device is {device!r}, which has no float64; leave it out: predictions from there are "
             "kept on the processor."
         )
+    try:
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise ValueError(
+            f"device is {str(device)!r}, which this torch has not; leave it out to keep state "
+            "where the predictions are, or use 'cpu'."
+        ) from None
     return chosen
 
 
@@ -87,12 +98,10 @@ def host_rows(index: Any, n: int, *, unique: bool) -> Rows:
     if isinstance(index, Tensor):
         index = index.detach().cpu().numpy()
     array = as_array("index", index)
-    if array.ndim != 1:
-        raise ValueError(f"index must be one-dimensional, got shape {array.shape}.")
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        _refuse_index(array.shape, array.dtype)
     if not array.size:
         return Rows(array.astype(np.int64), False)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"index must hold whole numbers, got dtype {array.dtype}.")
     ordered = np.sort(array)
     if ordered[0] < 0 or ordered[-1] >= n:
         wrong = ordered[0] if ordered[0] < 0 else ordered[-1]
@@ -112,11 +121,18 @@ def host_rows(index: Any, n: int, *, unique: bool) -> Rows:
 
 def device_rows(index: Tensor) -> Tensor:
     """Rows that stay on an accelerator: what can be checked of them without reading them."""
-    if index.ndim != 1:
-        raise ValueError(f"index must be one-dimensional, got shape {tuple(index.shape)}.")
-    if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
-        raise TypeError(f"index must hold whole numbers, got dtype {index.dtype}.")
+    real = index.is_floating_point() or index.is_complex() or index.dtype == torch.bool
+    if index.ndim != 1 or real:
+        _refuse_index(tuple(index.shape), index.dtype)
     return index.detach().to(torch.int64)
+
+
+def _refuse_index(shape: tuple[int, ...], dtype: Any) -> NoReturn:
+    """Most often a loop gives its first tensor, which is the index only of an IndexedDataset."""
+    raise TypeError(
+        f"index must hold the batch's row numbers [b], got {dtype} of shape {tuple(shape)}; wrap "
+        "the dataset in d2ace.IndexedDataset, so that the loader yields (index, x, y)."
+    )
 
 
 def named_weights(selector: Any, weights: Any) -> dict[str, Tensor]:
@@ -139,17 +155,26 @@ def _refuse_output(name: str, value: Any) -> None:
         )
 
 
-def given_predictions(logits: Any, probs: Any) -> tuple[Tensor, bool]:
+def given_predictions(*unnamed: Any, logits: Any, probs: Any) -> tuple[Tensor, bool]:
     """The one of ``logits`` and ``probs`` that was given, detached, and whether it is logits."""
+    if unnamed:
+        raise TypeError(
+            "observe cannot tell logits from probabilities by their position; name them: "
+            "observe(index, logits=...) or observe(index, probs=...)."
+        )
     if (logits is None) == (probs is None):
         given = "neither" if logits is None else "both"
         raise ValueError(f"observe needs exactly one of logits and probs, got {given}.")
     name, value = ("probs", probs) if logits is None else ("logits", logits)
     if not isinstance(value, Tensor):
         _refuse_output(name, value)
-        value = _tensor(as_array(name, value))
+        array = as_array(name, value)
+        if array.dtype.kind != "f":
+            refuse_dtype(f"{name} must be floating point", array.dtype)
+        value = _tensor(array)
     if value.layout != torch.strided:
         raise TypeError(f"{name} must be dense, got layout {value.layout}.")
     if not value.is_floating_point():
         raise TypeError(f"{name} must be floating point, got dtype {value.dtype}.")
-    return value.detach(), probs is None
+    value = value.detach()
+    return value.float() if value.dtype.itemsize == 1 else value, probs is None  # 8-bit floats

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import zlib
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from d2ace.inputs import as_array
 _BLOCK = 1 << 24  # distances held at once: 128 MiB in float64, whatever n is
 _GROUP = 32  # columns whose minimum stands for them in the first look
 _SPARE = 16  # candidates kept beyond k, re-measured without cancellation
+_FAR = 1e100  # features between this and its inverse have squares that float64 can add up
 _PART = 1 << 20  # differences held at once where many rows are re-measured
 
 
@@ -28,10 +31,36 @@ def nearest(features: Tensor | sp.csr_array, k: int, *, include_self: bool = Fal
     k = min(k, n if include_self else n - 1)
     if k == 0:
         return torch.empty(n, 0, dtype=torch.int64)
+    features = _within_range(features)
     source = _Dense(features) if isinstance(features, Tensor) else _Sparse(features)
     height = max(1, _BLOCK // n)
     blocks = (range(start, min(start + height, n)) for start in range(0, n, height))
     return torch.cat([_nearest_of(block, source, k, include_self) for block in blocks])
+
+
+def _within_range(features: Tensor | sp.csr_array) -> Tensor | sp.csr_array:
+    """Features whose squares neither overflow nor vanish: ordinary ones as they are.
+
+    Others are multiplied by a power of two, which rounds nothing.
+    """
+    values = features if isinstance(features, Tensor) else torch.from_numpy(features.data)
+    largest = float(values.abs().max()) if values.numel() else 0.0
+    if largest == 0.0 or 1 / _FAR < largest < _FAR:
+        return features
+    exponent = math.frexp(largest)[1]
+    scaled: Any = features.to(torch.float64) if isinstance(features, Tensor) else features
+    for part in (exponent // 2, exponent - exponent // 2):  # 2**exponent itself may be infinite
+        scaled = scaled * 2.0**-part
+    sizes = abs(scaled).amax(1) if isinstance(scaled, Tensor) else abs(scaled).max(axis=1).toarray()
+    sizes = torch.as_tensor(np.asarray(sizes.cpu() if isinstance(sizes, Tensor) else sizes)).ravel()
+    tiny = (sizes < 1 / _FAR) & (sizes > 0)
+    if largest > 1 and bool(tiny.any()):
+        row = int(tiny.nonzero()[0])
+        raise ValueError(
+            f"features hold values up to {largest:.3g}, beside which those of row {row} vanish, so "
+            "that nobody can say which rows are near it; scale or clip the features first."
+        )
+    return scaled
 
 
 def _nearest_of(block: range, source: _Dense | _Sparse, k: int, include_self: bool) -> Tensor:
@@ -162,6 +191,14 @@ def neighbor_index(value: Any, n: int) -> Tensor:
         wrong = array[(array < 0) | (array >= n)][0]
         raise ValueError(f"neighbors holds {wrong}, but rows run from 0 to {n - 1}.")
     return torch.from_numpy(array.astype(np.int64))
+
+
+def named_neighbors(value: Any) -> int | str:
+    """K, or a name by which the same index array is known again."""
+    if is_number(value):
+        return int(value)
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else as_array("", value)
+    return f"array with checksum {zlib.crc32(np.ascontiguousarray(array, dtype='<i8').data):08x}"
 
 
 def local_labels(labels: sp.csr_array, neighbors: Tensor, *, include_self: bool) -> sp.csr_array:

@@ -1,31 +1,16 @@
-"""Where a selector is: which epoch, which batch, and how far training has really come."""
+"""Where a selector is: which epoch, and which of its batches comes next."""
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
-import numpy as np
-from torch import Tensor
+from .ledger import Ledger
 
-_AHEAD = 4096  # more batches than any loader draws ahead of the training loop
-
-
-def _same(rows: Any, expected: np.ndarray[Any, Any]) -> bool:
-    """Whether rows are those expected; of rows on an accelerator only their number is known."""
-    if len(rows) != len(expected) or isinstance(rows, Tensor) or not len(rows):
-        return len(rows) == len(expected)
-    return bool(rows[0] == expected[0] and rows[-1] == expected[-1])
+_KEYS = {"epoch", "inside", "position", "drawn_epoch", "from_zero", "told"}
 
 
 class Progress:
-    """Counts epochs and batches.
-
-    A loader with workers draws batches ahead of the training loop. Where drawn batches are
-    observed in turn, whole or in consecutive parts, those *observed* tell how far training came,
-    and a saved state goes on after the last whole one; where they are not, the batches drawn do.
-    One that was observed so, in whichever epoch, tells that others will be.
-    """
+    """The place in a training run of epochs of ``batches`` batches each."""
 
     def __init__(self, batches: int) -> None:
         self.batches = batches
@@ -33,116 +18,113 @@ class Progress:
         self.upcoming = 1  # the epoch to be begun next
         self.running = False  # batches of `drawn_epoch` are left to draw
         self.resuming = False  # ... and nobody draws them yet
-        self._from_zero = False
-        self._drawn = 0  # batches drawn of `drawn_epoch`
-        self._observed = self._base = 0  # batches observed, of those drawn from `_base` on
-        self._part = 0  # rows observed of the batch after those
-        self._in_step = True
-        self._told = False  # a batch was observed in step, now or before the state was saved
-        self._ahead: deque[np.ndarray[Any, Any]] = deque()
-        self._rows_drawn = self._rows_told = self._weighed = 0  # since `_base`, in any order
-        self._passed = True  # all rows were observed since the epoch began
+        self.ledger = Ledger(batches, told=False)
+        self._from_zero = False  # a framework counts epochs from 0
+        self._shift: int | None = 0  # from its count to ours; None: its next call will tell
+
+    @property
+    def drawing(self) -> int:
+        """The epoch being drawn or, between epochs, the next one to be drawn."""
+        return self.drawn_epoch if self.running else self.upcoming
 
     @property
     def epoch(self) -> int:
-        return self.drawn_epoch if self.running else self.upcoming
+        """The epoch being trained or, between epochs, the next one to be trained."""
+        return self.drawn_epoch if self._open else self.upcoming
 
-    def move(self, epoch: int) -> None:
-        """Go to the start of ``epoch``, unless it is the one we are in."""
-        self._from_zero = self._from_zero or epoch == 0
-        epoch += self._from_zero
+    @property
+    def _open(self) -> bool:
+        """Whether the epoch begun last is not over.
+
+        Loader workers draw it to its end while it is being trained; then what was observed tells.
+        """
+        ledger = self.ledger
+        if self.running and not self.resuming and ledger.counts:
+            return ledger.trained < self.batches
+        return self.running or (ledger.counts and ledger.prefetched and bool(ledger.waiting))
+
+    def move(self, count: int) -> None:
+        """Go to the start of the epoch a framework counts as ``count``, unless we are in it."""
+        if self._shift is None:  # restored: the framework's first count is where we are
+            self._shift = self.epoch - count
+        elif count == 0 and self._shift == 0:
+            self._shift = 1
+        self._from_zero = self._from_zero or count == 0
+        epoch = count + self._shift
+        if epoch < 1:
+            raise ValueError(
+                f"set_epoch got {count}, which lies before epoch 1: the first call after a state "
+                "is loaded names the place, and later calls count on from there."
+            )
         if epoch != self.epoch:
             self.upcoming = epoch
-            self.running = self.resuming = False
-            self._give_up()
-        elif self.running and not self.resuming:
+            self._stop()
+        elif self._open and not self.resuming:
             self.upcoming = epoch  # whoever left the epoch in its middle starts it again
 
     def begin(self) -> None:
         """Enter the upcoming epoch."""
         self.drawn_epoch = self.upcoming
         self.upcoming += 1
-        self._drawn = 0
+        self._start(0)
 
-    def start(self) -> int:
-        """Begin to draw; the number of the first batch."""
+    def resume(self) -> None:
+        """Go on with the epoch that was restored in its middle."""
+        self._start(self.ledger.drawn)
+
+    def _start(self, position: int) -> None:
+        self.ledger = self.ledger.next(position)
         self.running, self.resuming = True, False
-        self._observed = self._base = self._drawn
-        self._part = self._rows_drawn = self._rows_told = self._weighed = 0
-        self._in_step, self._passed = True, False
-        self._ahead.clear()
-        return self._drawn
 
-    def draws(self, epoch: int) -> bool:
-        return self.running and self.drawn_epoch == epoch
+    def finish(self) -> None:
+        """The running epoch is drawn to its end."""
+        self.running, self.upcoming = False, self.drawn_epoch + 1
 
-    def drew(self, batch: list[int]) -> None:
-        self._drawn += 1
-        self._rows_drawn += len(batch)
-        if self._in_step:
-            self._ahead.append(np.array(batch))
-            self._in_step = len(self._ahead) <= _AHEAD
-
-    def finish(self, epoch: int) -> None:
-        if self.draws(epoch):
-            self.running, self.upcoming = False, epoch + 1
+    def observed(self, rows: Any) -> None:
+        """Rows of the training pass were observed."""
+        if self.ledger.observed(rows) and self.ledger.trained == self.batches:
+            self.upcoming = self.drawn_epoch + 1
 
     def leave(self) -> None:
         """End the running epoch where it is."""
-        if self.running:
+        if self._open:
             self.upcoming = self.drawn_epoch + 1
-            self.running = self.resuming = False
-        self._give_up()
+        self._stop()
 
-    def _give_up(self) -> None:
+    def _stop(self) -> None:
         """Expect nothing any more of the epoch drawn last."""
-        self._drawn, self._in_step, self._passed = self.batches, False, True
-        self._rows_drawn = self._rows_told = 0
-
-    def observed(self, rows: Any) -> None:
-        """Match observed rows with the batches drawn; any others end the matching."""
-        self._rows_told += len(rows)
-        if not self._in_step or not len(rows):
-            return
-        batch = self._ahead[0] if self._ahead else np.empty(0)
-        start, self._part = self._part, self._part + len(rows)
-        if not _same(rows, batch[start : self._part]):
-            self._in_step = False
-            self._ahead.clear()
-        elif self._part == len(batch):
-            self._ahead.popleft()
-            self._observed, self._part, self._told = self._observed + 1, 0, True
-
-    def passed(self) -> None:
-        """Rows of a pass over all of them were observed, so that the epoch has been trained."""
-        self._passed = True
-
-    def weighed(self) -> None:
-        """Somebody asked for the loss weights of a batch."""
-        self._weighed += 1
+        self.running = self.resuming = False
+        self.ledger = self.ledger.next(self.batches)
 
     @property
-    def _counted(self) -> bool:
-        """Whether observed batches tell how far training came."""
-        return self._in_step and (self._told or self._part > 0)
+    def cut_short(self) -> bool:
+        """Whether somebody is still drawing the epoch that ends when another one begins."""
+        return self.running and not self.resuming and self.ledger.watched
+
+    @property
+    def unused(self) -> bool:
+        """Whether the epoch begun last was drawn from, but nothing of it was observed."""
+        again = self.upcoming == self.drawn_epoch
+        return self.ledger.untold and (self.ledger.told or self.running) and not again
 
     def may_skip(self, *, full_pass: bool) -> bool:
-        """Whether a state goes on after batches that were drawn but perhaps not trained.
-
-        Where nothing was ever observed, the batches drawn are taken at their word.
-        """
-        if full_pass:  # no batch is observed; but who asks for its loss weights trains it
-            begun = not self._passed and not self.resuming
-            return begun and self._weighed < self._drawn - self._base
-        return not self._counted and 0 < self._rows_told < self._rows_drawn
+        """Whether a state taken now goes on after batches that were perhaps not trained."""
+        return self.ledger.may_skip(running=self.running, full_pass=full_pass)
 
     @property
     def place(self) -> str:
         """The batch drawn last."""
-        return f"batch {self._drawn} of epoch {self.drawn_epoch}"
+        return f"batch {self.ledger.drawn} of epoch {self.drawn_epoch}"
+
+    def resumable(self) -> Progress:
+        """The same place for a copy, from which nobody draws yet."""
+        other = Progress(self.batches)
+        other.load_state_dict(self.state_dict())
+        return other
 
     def state_dict(self) -> dict[str, Any]:
-        trained = self._observed if self._counted else self._drawn
+        """Where training stands, as plain values."""
+        trained = self.ledger.trained
         inside = self.drawn_epoch > 0 and trained < self.batches
         return {
             "epoch": self.drawn_epoch if inside else self.upcoming,
@@ -150,22 +132,25 @@ class Progress:
             "position": trained if inside else 0,
             "drawn_epoch": self.drawn_epoch,
             "from_zero": self._from_zero,
-            "told": self._told,
+            "told": self.ledger.told,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state.keys() | {"told"} != self.state_dict().keys():  # states of old lack it
-            raise ValueError(f"The state's progress {sorted(state)} is not a selector's.")
-        epoch, position = int(state["epoch"]), int(state["position"])
-        if epoch < 1 or not 0 <= position < self.batches:
+    def load_state_dict(self, state: Any) -> None:
+        """Stand where :meth:`state_dict` was taken; a state that is none is refused."""
+        if not isinstance(state, dict) or state.keys() != _KEYS:
+            raise ValueError(f"The state's progress is {state!r}, which is not a selector's.")
+        epoch, position, drawn = (state[key] for key in ("epoch", "position", "drawn_epoch"))
+        inside = bool(state["inside"])
+        whole = all(type(number) is int for number in (epoch, position, drawn))
+        if not whole or epoch < 1 or drawn < 0 or not 0 <= position < self.batches:
             raise ValueError(
                 f"The state stands at epoch {epoch}, batch {position}, "
                 f"but an epoch has {self.batches} batches."
             )
-        inside = bool(state["inside"])
-        self.drawn_epoch = int(state["drawn_epoch"])
+        self.drawn_epoch = epoch if inside else drawn
         self.upcoming = epoch + 1 if inside else epoch
         self.running = self.resuming = inside
+        self.ledger = Ledger(position if inside else self.batches, told=bool(state["told"]))
         self._from_zero = bool(state["from_zero"])
-        self._told = bool(state.get("told", False))
-        self._drawn = position if inside else self.batches
+        # At the very start there is no place to keep; elsewhere a framework's first count is it.
+        self._shift = int(self._from_zero) if self.epoch == 1 and not inside else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from typing import Any
 
 import numpy as np
@@ -187,7 +188,10 @@ def reading_changes_nothing(cls: type[Selector], **options: Any) -> None:
     for epoch in range(WARMUP + 2):
         for batch, same in zip(steps(selector), steps(twin), strict=True):
             assert batch == same, f"epoch {epoch + 1}"
-            _ = twin.probabilities, twin.weights, twin.label_weights, repr(twin), twin.state_dict()
+            _ = twin.probabilities, twin.weights, twin.label_weights, repr(twin), twin.peek()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # before its first observation it says so
+                twin.state_dict()
 
 
 @check

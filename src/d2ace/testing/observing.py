@@ -158,7 +158,8 @@ def invalid_pairs_can_be_skipped(cls: type[Selector], **options: Any) -> None:
 @check
 def observing_never_waits_for_the_device(cls: type[Selector], **options: Any) -> None:
     # tensors on "meta" have no values: whoever reads one back gets an error
-    selector = make(cls, options, replacement=False)  # repeats are looked for on the host
+    # (repeats are looked for on the host)
+    selector = make(cls, options, replacement=False, device="meta")
     list(selector)
     for _ in range(2):
         index = torch.empty(BATCH, dtype=torch.int64, device="meta")
