@@ -190,7 +190,7 @@ class Selector(Placed, Sampler[list[int]]):
         training rows, take a second loader with ``batch_size=`` and no selector.
         """
         progress = self._progress
-        if progress.running:
+        if progress.resuming or progress.drawn_from:
             return list(self._batches(progress.drawn_epoch, self._drawn, progress.ledger.drawn))
         selective = self._is_selective(progress.upcoming)
         drawn = self._checked_distribution(progress.upcoming) if selective else None

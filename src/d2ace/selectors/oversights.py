@@ -51,7 +51,7 @@ class Oversights:
 
     def _used_up(self, selector: Selector, progress: Progress, name: str) -> str | None:
         """Somebody iterates for another reason than training."""
-        if progress.cut_short:
+        if progress.drawn_from:
             return (
                 f"A second loop over {name} begins epoch {progress.upcoming}, so the first one "
                 f"ends after {progress.place}: {_LOOKING}."

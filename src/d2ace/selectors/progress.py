@@ -6,7 +6,7 @@ from typing import Any
 
 from .ledger import Ledger
 
-_KEYS = {"epoch", "inside", "position", "drawn_epoch", "from_zero", "told"}
+_KEYS = {"epoch", "inside", "position", "drawn_epoch", "shift", "told"}
 
 
 class Progress:
@@ -19,8 +19,8 @@ class Progress:
         self.running = False  # batches of `drawn_epoch` are left to draw
         self.resuming = False  # ... and nobody draws them yet
         self.ledger = Ledger(batches, told=False)
-        self._from_zero = False  # a framework counts epochs from 0
-        self._shift: int | None = 0  # from its count to ours; None: its next call will tell
+        self._shift = 0  # from a framework's count of epochs to ours
+        self._restored = False  # ... which its next call tells, if it comes before the next batch
 
     @property
     def drawing(self) -> int:
@@ -45,11 +45,10 @@ class Progress:
 
     def move(self, count: int) -> None:
         """Go to the start of the epoch a framework counts as ``count``, unless we are in it."""
-        if self._shift is None:  # restored: the framework's first count is where we are
-            self._shift = self.epoch - count
+        if self._restored:
+            self._shift, self._restored = self.epoch - count, False
         elif count == 0 and self._shift == 0:
             self._shift = 1
-        self._from_zero = self._from_zero or count == 0
         epoch = count + self._shift
         if epoch < 1:
             raise ValueError(
@@ -74,7 +73,7 @@ class Progress:
 
     def _start(self, position: int) -> None:
         self.ledger = self.ledger.next(position)
-        self.running, self.resuming = True, False
+        self.running, self.resuming, self._restored = True, False, False
 
     def finish(self) -> None:
         """The running epoch is drawn to its end."""
@@ -97,9 +96,9 @@ class Progress:
         self.ledger = self.ledger.next(self.batches)
 
     @property
-    def cut_short(self) -> bool:
-        """Whether somebody is still drawing the epoch that ends when another one begins."""
-        return self.running and not self.resuming and self.ledger.watched
+    def drawn_from(self) -> bool:
+        """Whether somebody is drawing the epoch begun last."""
+        return self.running and self.ledger.watched
 
     @property
     def unused(self) -> bool:
@@ -131,7 +130,7 @@ class Progress:
             "inside": inside,
             "position": trained if inside else 0,
             "drawn_epoch": self.drawn_epoch,
-            "from_zero": self._from_zero,
+            "shift": self._shift,
             "told": self.ledger.told,
         }
 
@@ -139,9 +138,10 @@ class Progress:
         """Stand where :meth:`state_dict` was taken; a state that is none is refused."""
         if not isinstance(state, dict) or state.keys() != _KEYS:
             raise ValueError(f"The state's progress is {state!r}, which is not a selector's.")
-        epoch, position, drawn = (state[key] for key in ("epoch", "position", "drawn_epoch"))
+        numbers = [state[key] for key in ("epoch", "position", "drawn_epoch", "shift")]
+        epoch, position, drawn, shift = numbers
         inside = bool(state["inside"])
-        whole = all(type(number) is int for number in (epoch, position, drawn))
+        whole = all(type(number) is int for number in numbers)
         if not whole or epoch < 1 or drawn < 0 or not 0 <= position < self.batches:
             raise ValueError(
                 f"The state stands at epoch {epoch}, batch {position}, "
@@ -151,6 +151,5 @@ class Progress:
         self.upcoming = epoch + 1 if inside else epoch
         self.running = self.resuming = inside
         self.ledger = Ledger(position if inside else self.batches, told=bool(state["told"]))
-        self._from_zero = bool(state["from_zero"])
-        # At the very start there is no place to keep; elsewhere a framework's first count is it.
-        self._shift = int(self._from_zero) if self.epoch == 1 and not inside else None
+        self._shift = shift
+        self._restored = inside or epoch > 1  # at the very start there is no place to keep
