@@ -118,6 +118,26 @@ def resumes_before_the_first_observation_of_an_epoch(cls: type[Selector], **opti
 
 
 @check
+def loading_and_saving_keeps_the_place(cls: type[Selector], **options: Any) -> None:
+    selector = make(cls, options)
+    for stop in (None, 0, 2, 3):  # before the first epoch, after it, and within later ones
+        if stop is not None:
+            train(selector, 1)
+        for number, batch in enumerate(selector if stop else ()):
+            selector.loss_weight(batch)
+            selector.observe(batch, logits=logits_of(1)[batch])
+            if number == stop:
+                break
+        state = reload(selector.state_dict())
+        twin = make(cls, options)
+        for _ in range(2):
+            twin.load_state_dict(state)
+            assert same(twin.state_dict(), state), f"saved again, it is another state: {stop}"
+            assert twin.epoch == selector.epoch, f"epoch {twin.epoch}, not {selector.epoch}"
+        selector.end_epoch()
+
+
+@check
 def resumes_what_a_loader_drew_ahead(cls: type[Selector], **options: Any) -> None:
     expected = loaded(cls, options, 0)
     selector = make(cls, options)
