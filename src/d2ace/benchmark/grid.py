@@ -22,7 +22,14 @@ from d2ace.models import MODELS
 from d2ace.selectors import SELECTORS
 from d2ace.words import did_you_mean
 
-from .checks import check_model, check_selector, check_settings, data_checksum, images_checksum
+from .checks import (
+    check_model,
+    check_selector,
+    check_settings,
+    data_checksum,
+    images_checksum,
+    values_of_own,
+)
 from .specs import DEFAULTS, RunSpec, complete, method_name
 from .studies import Method, ablation, sweep
 
@@ -144,7 +151,7 @@ class _Study:
         self.datasets = self._datasets(table)
         self.models = [self._model(entry) for entry in _entries("models", table)]
         self.methods = [self._chosen(method) for method in self._methods(kind, table)]
-        labels = [label for label, _ in self.methods]
+        labels = [label for label, _, _ in self.methods]
         for label in labels:
             if labels.count(label) > 1:
                 raise UserError(f"two selectors are called {label!r}; give one another label")
@@ -162,16 +169,19 @@ class _Study:
                     whole = complete({**dataset, **model})
                     _refuse_mismatch(whole)
                     for fold in self.run_folds or range(whole["folds"]):
-                        for label, selector in self.methods:
+                        for label, selector, own in self.methods:
                             which = {"fold": fold, "seed": seed}
                             config = {**whole, **selector, **which}
                             check_settings(config)
-                            yield RunSpec(self.name, label, config)
+                            yield RunSpec(self.name, label, config, own)
 
-    def _chosen(self, method: Method) -> tuple[str, dict[str, Any]]:
-        """The label of a method and its settings."""
+    def _chosen(self, method: Method) -> tuple[str, dict[str, Any], dict[str, Any] | None]:
+        """The label of a method, its settings, and its own values where it is a user's own."""
         settings = check_selector(method.selector, method.options, self.folder)
-        return method.label or method_name(settings), settings
+        own = None
+        if ":" in settings["selector"]:
+            own = values_of_own(settings["selector"], method.options)
+        return method.label or method_name(settings), settings, own
 
     def _datasets(self, table: Mapping[str, Any]) -> list[dict[str, Any]]:
         found = [self._dataset(entry) for entry in _entries("datasets", table)]

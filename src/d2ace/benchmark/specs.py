@@ -65,11 +65,15 @@ class RunSpec:
         The label in tables: "D2ACE", "D2ACE (reference)", "A", "K=6".
     config : dict
         Keys of ``d2ace.train``; whatever is missing is filled in.
+    own_values : dict, optional
+        For a selector of one's own, the values that its ``selector_options`` have unless they are
+        given (`checks.own_values`). They are stored, so that a report need not ask the code.
     """
 
     study: str
     method: str
     config: dict[str, Any]
+    own_values: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", complete(self.config))
