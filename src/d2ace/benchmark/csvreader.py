@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from d2ace.errors import UserError
+from d2ace.evaluation import METRICS
 
 from .csvfile import CURVE, CURVES, ENVIRONMENT, MEMBER, RECORDINGS, SPLITS
 from .shape import check_config, check_result
@@ -71,6 +72,10 @@ def _read_rows(path: Path, curves: dict[str, list[dict[str, Any]]]) -> Iterator[
             table = csv.DictReader(file, strict=True)
             if not {"key", "config", "memberships", "status"} <= set(table.fieldnames or ()):
                 raise UserError(f"{path} is not a results file of d2ace: it lacks their columns")
+            for column in table.fieldnames or ():
+                split, _, metric = column.partition("_")
+                if split in SPLITS and metric not in METRICS:
+                    raise UserError(f"{path} has a column {column}, which is no metric; mend it")
             for row in table:
                 try:
                     yield _row(row, curves)

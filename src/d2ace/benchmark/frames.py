@@ -354,6 +354,8 @@ def _sweeps(runs: list[StoredRun]) -> list[Sweep]:
     groups: dict[tuple[str, ...], list[StoredRun]] = {}
     for run in runs:
         options = tuple(sorted(run.config["selector_options"]))
+        if not options:  # nothing was varied
+            continue
         dataset = names[run.key]
         if len(sources[run.selector]) > 1:  # the file of a user's own was edited in between
             dataset += f" [{(run.config.get('selector_source') or '')[:8]}]"

@@ -72,8 +72,9 @@ def packaged() -> dict[str, str]:
 def load_grid(grid: str | Path, changes: Mapping[str, Any] | None = None) -> Grid:
     """A packaged grid by name, or the grid file ``grid``; ``changes`` win over what it says."""
     path = Path(grid)
-    if path.suffix == ".toml" or path.is_file():
-        if not path.is_file():
+    is_file = _exists(path) and path.is_file()
+    if path.suffix == ".toml" or is_file:
+        if not is_file:
             raise UserError(f"there is no grid file {path}")
         try:
             text = path.read_text(encoding="utf-8")
@@ -141,7 +142,7 @@ class _Study:
         self.changes = {key: changes[key] for key in SETTINGS if key in changes}
         self.notes: list[str] = []
         kind = table.get("kind", "grid")
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             hint = did_you_mean(str(kind), KINDS)
             raise UserError(f"kind is {kind!r}{hint}; choose from {', '.join(KINDS)}")
         self.name = str(table.get("name", KINDS[kind]))
@@ -168,6 +169,7 @@ class _Study:
                 for model in self.models:
                     whole = complete({**dataset, **model})
                     _refuse_mismatch(whole)
+                    check_settings(whole)
                     for fold in self.run_folds or range(whole["folds"]):
                         for label, selector, own in self.methods:
                             which = {"fold": fold, "seed": seed}
@@ -204,7 +206,7 @@ class _Study:
     def _beside(self, name: str) -> Path | None:
         """What is called so in the folder of the grid file, or else here."""
         places = [place / name for place in (self.folder, Path()) if place is not None]
-        return next((path.resolve() for path in places if path.exists()), None)
+        return next((path.resolve() for path in places if _exists(path)), None)
 
     def _locate(self, name: str) -> dict[str, Any]:
         """A dataset by its name in the catalogue, or a file beside the grid file or here."""
@@ -252,6 +254,13 @@ class _Study:
     def _selector(self, entry: Any) -> Method:
         entry = _table("selectors", entry, ["name", "label", "options"])
         return Method(entry["name"], entry.get("options", {}), entry.get("label"))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long a name, say
+        return False
 
 
 def _only_warms_up(config: Mapping[str, Any]) -> bool:
@@ -330,5 +339,5 @@ def _parse(text: str, where: str) -> dict[str, Any]:
         import tomli as tomllib
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"the grid file {where} is not TOML: {error}") from None

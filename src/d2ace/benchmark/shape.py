@@ -15,6 +15,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from d2ace.evaluation import METRICS
+
+from .specs import FIRST
+
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
@@ -36,6 +40,10 @@ def _refuse_constant(text: str) -> NoReturn:
 # Configurations -----------------------------------------------------------------------------
 
 
+def _metric(value: Any) -> bool:
+    return isinstance(value, str) and value in METRICS
+
+
 def _word(value: Any) -> bool:
     return isinstance(value, str)
 
@@ -53,25 +61,23 @@ def _whole(value: Any) -> bool:
 
 
 _SETTINGS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("data", "model", "selector", "monitor", "protocol"), _word),
+    **dict.fromkeys(("data", "model", "selector", "protocol"), _word),
+    "monitor": _metric,
     **dict.fromkeys(("model_options", "selector_options"), _table),
     **dict.fromkeys(("fold", "folds", "seed", "epochs"), _whole),
-    "selector_source": _word_or_nothing,
+    **dict.fromkeys(("selector_source", "data_source", "root"), _word_or_nothing),
 }
-"""What names and tables are made of, in every configuration -> whether a value is of its kind."""
-_LATER = {"data_source": _word_or_nothing, "root": _word_or_nothing}
+"""Settings that names and tables are made of -> whether a value is of its kind."""
 
 
 def check_config(config: dict[str, Any]) -> None:
     """Refuse a configuration of which no table can be made."""
-    for name, fits in _SETTINGS.items():
+    for name in FIRST:
         if name not in config:
             raise ValueError(f"lacks the setting {name}")
-        if not fits(config[name]):
-            raise ValueError(f"has {_shortened(config[name])} for the setting {name}")
-    for name, fits in _LATER.items():
+    for name, fits in _SETTINGS.items():
         if not fits(config.get(name)):
-            raise ValueError(f"has {_shortened(config[name])} for the setting {name}")
+            raise ValueError(f"has {_shortened(config.get(name))} for the setting {name}")
 
 
 # Results ------------------------------------------------------------------------------------
@@ -92,10 +98,12 @@ def check_result(result: Any) -> None:
     ):
         raise ValueError("lacks the numbers of its training and test rows")
     _check_numbers({k: v for k, v in sizes.items() if not _word(v)}, "dataset of its result")
-    if not isinstance(result.get("environment", {}), dict):
-        raise ValueError(f"has {_shortened(result['environment'])} for its environment")
-    if not _number_or_nothing(result.get("best_epoch")):
-        raise ValueError(f"has {_shortened(result['best_epoch'])} for its best epoch")
+    environment = result.get("environment", {})
+    if not _table(environment) or not all(map(_plain, environment.values())):
+        raise ValueError(f"has {_shortened(environment)} for its environment")
+    for name in ("best_epoch", "cpu_seconds"):
+        if not _number_or_nothing(result.get(name)):
+            raise ValueError(f"has {_shortened(result[name])} for {name} of its result")
     history = result.get("history")
     if not isinstance(history, list):
         raise ValueError(f"has {_shortened(history)} for its history")
@@ -103,11 +111,15 @@ def check_result(result: Any) -> None:
         where = f"epoch {place} of its history"
         if not isinstance(entry, dict) or not _whole(entry.get("epoch")):
             raise ValueError(f"has {_shortened(entry)} for {where}")
-        for value in entry.values():
-            if isinstance(value, dict):
-                _check_numbers(value, where)
-            elif not _number_or_nothing(value):
-                raise ValueError(f"has {_shortened(value)} in {where}")
+        for name in ("validation", "seconds"):
+            _check_numbers(entry.get(name) or {}, f"{name} in {where}")
+        for name in ("train_loss", "epoch_loss", "effective_rows", "distinct_rows"):
+            if not _number_or_nothing(entry.get(name)):
+                raise ValueError(f"has {_shortened(entry[name])} for {name} in {where}")
+
+
+def _plain(value: Any) -> bool:
+    return not isinstance(value, (dict, list))
 
 
 def _check_numbers(table: Any, where: str) -> None:

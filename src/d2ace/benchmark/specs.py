@@ -29,7 +29,7 @@ DEFAULTS: dict[str, Any] = {
 itself: training compares the rows with those it began with.
 """
 
-_FIRST = (
+FIRST = (
     *("data", "model", "model_options", "selector", "selector_options", "selector_source"),
     *("fold", "folds", "seed", "epochs", "batch_size", "warmup", "learning_rate", "weight_decay"),
     *("validation", "monitor", "min_positives", "repair", "protocol"),
@@ -151,7 +151,7 @@ def work_of(config: Mapping[str, Any]) -> dict[str, Any]:
     work = {
         key: value
         for key, value in config.items()
-        if key in _FIRST or canonical(_numbers(value)) != canonical(_numbers(DEFAULTS.get(key)))
+        if key in FIRST or canonical(_numbers(value)) != canonical(_numbers(DEFAULTS.get(key)))
     }
     work["selector_options"] = _effective(config)
     work["model_options"] = _without_default_preset(config["model_options"])

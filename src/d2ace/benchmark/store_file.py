@@ -59,6 +59,19 @@ RUN = (
 """The columns of a run that its checksum is of, in this order."""
 LABEL = ("study", "method", "key", "selector_options", "own_values")
 """The same for a study and label that a run is shown under."""
+_KINDS = {
+    "runs": {
+        "text": ("key", "dataset", "model", "selector", "status", "config", "finished_at"),
+        "integer": ("fold", "seed", "complete"),
+        "text null": ("error", "result", "checksum"),
+        "blob null": ("recording",),
+    },
+    "memberships": {
+        "text": ("study", "method", "selector_options"),
+        "text null": ("own_values", "checksum"),
+    },
+}
+"""Table -> kinds that SQLite knows -> columns of that kind, which it does not insist on itself."""
 _COLUMNS = {
     "runs": {"id", *RUN, "checksum"},
     "memberships": {*LABEL, "run_id", "checksum"} - {"key"},
@@ -79,6 +92,9 @@ def open_copy(path: Path) -> sqlite3.Connection:
         try:
             _verify(connection)
             connection.execute("PRAGMA query_only = ON")
+        except (sqlite3.Error, ValueError) as error:  # nobody else has the copy: it is damaged
+            connection.close()
+            raise sqlite3.DatabaseError(str(error)) from None
         except BaseException:
             connection.close()
             raise
@@ -258,3 +274,9 @@ def _verify_tables(connection: sqlite3.Connection) -> None:
     for name, text in made.items():
         if text.startswith(("view", "trigger")):
             raise sqlite3.DatabaseError(f"it has a {text.partition(' ')[0]} {name}, made by others")
+    for table, kinds in _KINDS.items():
+        for kind, names in kinds.items():
+            for column in names:
+                query = f"SELECT 1 FROM {table} WHERE instr(?, typeof({column})) = 0 LIMIT 1"  # noqa: S608
+                if connection.execute(query, (kind,)).fetchone():
+                    raise sqlite3.DatabaseError(f"{column} in its table {table} is not all {kind}")
