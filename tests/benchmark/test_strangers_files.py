@@ -83,6 +83,25 @@ def test_a_file_beside_the_file_that_a_link_leads_to_is_left_alone(tmp_path: Pat
     assert contents(tmp_path) == {"real/store.db-journal": NOTES}
 
 
+def test_processes_that_make_one_store_at_the_same_time_are_no_strangers(tmp_path: Path) -> None:
+    for attempt in range(5):
+        path = tmp_path / f"{attempt}.db"
+        children = []
+        for seed in range(4):
+            children.append(os.fork())
+            if not children[-1]:
+                code = 1
+                try:
+                    with Store(path) as store:
+                        store.add(spec(seed=seed), result(spec(seed=seed)))
+                    code = 0
+                finally:
+                    os._exit(code)
+        assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+        with Store(path, read_only=True) as store:
+            assert len(store.runs()) == 4
+
+
 @pytest.mark.parametrize("name", [":memory:", "", "folder", "pipe", "x" * 300, "circle", "a\0b"])
 def test_places_that_can_hold_no_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -337,7 +356,7 @@ def test_a_report_replaces_no_file_of_others(
 def test_a_report_is_written_again_over_itself_and_leaves_other_files(tmp_path: Path) -> None:
     report = tmp_path / "report"
     with Store(tmp_path / "one.db") as store:
-        report_data.add(store, "main", "Random", data="yeast", epochs=2, history=False)
+        store.fail(spec(), "no reason")
         write_report(store, report)
         first = contents(report)
         write_report(store, report)

@@ -14,15 +14,18 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
+import time
 from pathlib import Path
 from urllib.parse import quote
 
-_TRIES = 20
+_TRIES = 40
+_PAUSE = 0.05  # seconds that a writer has to end what it is at
 
 
 def snapshot(path: Path) -> sqlite3.Connection:
     """A copy in memory of the database at ``path``, as of one moment."""
-    for _ in range(_TRIES):
+    for attempt in range(_TRIES):
+        time.sleep(_PAUSE * (attempt > 0))
         path = path.resolve()  # the files beside it are beside it, not beside a link to it
         log = _beside(path, "-wal")
         if _holds(log) and _beside(path, "-shm").exists():

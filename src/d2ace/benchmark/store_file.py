@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,8 @@ def open_file(path: Path, *, create: bool) -> sqlite3.Connection:
                 f"the store {path} has another name (a hard link), and SQLite cannot keep the two "
                 "in step; copy it to another file and use that"
             )
-        open_copy(path).close()
+        if _is_settled(path):
+            open_copy(path).close()
     try:
         # By its own name: a link to it and it itself must not be locked apart.
         connection = sqlite3.connect(path.resolve(), timeout=PATIENCE, isolation_level=None)
@@ -129,6 +131,13 @@ def open_file(path: Path, *, create: bool) -> sqlite3.Connection:
     except (sqlite3.Error, OSError) as error:
         raise unreadable(path, error) from None
     return connection
+
+
+def _is_settled(path: Path) -> bool:
+    """Whether the tables are made, and not being made by another process or one that was killed."""
+    real = path.resolve()
+    journal = real.with_name(f"{real.name}-journal")
+    return real.stat().st_size > 0 and not _first(journal, 1)
 
 
 def unreadable(path: Path, error: Exception) -> UserError:
@@ -198,11 +207,13 @@ def _refuse_beside(path: Path, *, alone: bool) -> None:
     real = path.resolve()
     for ending, beginnings in _BESIDE.items():
         beside = real.with_name(f"{real.name}{ending}")
-        if not beside.exists() and not beside.is_symlink():
+        try:
+            plain = stat.S_ISREG(beside.lstat().st_mode)
+            begins = _first(beside, 4) if plain else b""
+        except FileNotFoundError:
             continue
-        plain = beside.is_file() and not beside.is_symlink()
-        begins = _first(beside, 4) if plain else b""
-        if alone or not plain or begins not in (*beginnings, b"", b"\0\0\0\0"):
+        lonely = alone and not real.exists()  # else another process has just made the store
+        if lonely or not plain or begins not in (*beginnings, b"", b"\0\0\0\0"):
             raise UserError(
                 f"{beside} is in the way: SQLite overwrites a file of this name; move it away, or "
                 "name another store"
@@ -213,6 +224,8 @@ def _first(path: Path, count: int) -> bytes:
     try:
         with path.open("rb") as file:
             return file.read(count)
+    except FileNotFoundError:  # gone meanwhile: SQLite's own come and go
+        return b""
     except OSError as error:
         raise UserError(f"the store {path} cannot be read: {error.strerror}") from None
 
