@@ -175,12 +175,12 @@ def _cell(cell: Cell) -> str:
     return "<br>".join(part.replace("|", "\\|") for part in parts if part)
 
 
-def draw(everything: Report, place: Path) -> None:
-    """Write the figures."""
+def draw(everything: Report, place: Path, before: str) -> None:
+    """Write the figures; those that the page of ``before`` showed, and no others, go first."""
     folder = place / "figures"
     folder.mkdir(exist_ok=True)
-    for old in folder.glob("*.svg"):
-        old.unlink()
+    for name in re.findall(r"\]\(figures/([a-z0-9-]+\.svg)\)", before):
+        (folder / name).unlink(missing_ok=True)
     for section in everything.sections:
         for group in section.groups:
             for figure in group.figures:
@@ -201,8 +201,10 @@ def main() -> None:
                 store.import_(file)
             store.export(file)
     everything = report(place)
-    (place / "tables.md").write_text(markdown(everything, place), encoding="utf-8")
-    draw(everything, place)
+    tables = place / "tables.md"
+    before = tables.read_text(encoding="utf-8") if tables.exists() else ""
+    tables.write_text(markdown(everything, place), encoding="utf-8")
+    draw(everything, place, before)
     if place == HERE:
         (HERE / "README.md").write_text(words(), encoding="utf-8")
 

@@ -15,6 +15,7 @@ from d2ace.benchmark.grid import load_grid, make_grid
 from d2ace.benchmark.specs import RunSpec
 from d2ace.benchmark.store import Store
 from d2ace.benchmark.study_tables import sweep
+from d2ace.benchmark.tables import Table
 from d2ace.errors import UserError
 
 SMALL: dict[str, Any] = {"datasets": ["digits"], "models": ["mlp"]}
@@ -144,21 +145,66 @@ def test_a_methods_own_value_is_that_of_its_preset(store: Store) -> None:
     assert sweep("sweep", one).columns[-1] == "Macro-AUC against 8"
 
 
-def test_a_sweep_knows_an_own_selectors_value_while_its_code_is_there(
-    store: Store, tmp_path: Path
+def own_sweep(
+    store: Store, folder: Path, vary: dict[str, list[Any]], selector: Any = "mine.py:Mine"
+) -> Table:
+    """The table of a sweep that was described as a grid, of its last study."""
+    settings = {**SMALL, "kind": "sweep", "vary": vary, "selectors": [selector], "run_folds": [0]}
+    for spec in make_grid(settings, folder=folder).specs:
+        store.add(spec, result(spec))
+    return sweep("sweep", collect(store).sweeps[-1])
+
+
+@pytest.mark.parametrize(
+    ("vary", "shown"),
+    [
+        ({"k": [1, 2]}, "2"),
+        ({"share": [0.1, 0.5]}, "0.5"),  # None by default
+        ({"window": [3, 5]}, "5"),  # which the class above takes
+        ({"mix_epochs": [[10, 70], [30, 70]]}, "30 → 70"),
+        ({"k": [1, 2], "window": [3, 5]}, "2, 5"),
+        ({"k": [1, 3]}, None),  # its own was not run
+        ({"share": [{"of": 1}, {"of": 2}]}, None),
+    ],
+)
+def test_an_own_selectors_values_are_stored_with_its_runs(
+    store: Store, tmp_path: Path, vary: dict[str, list[Any]], shown: str | None
 ) -> None:
     file = tmp_path / "mine.py"
     file.write_text(OWN)
-    selector = f"{file}:Mine"
-    more = {"selector_source": hashlib.sha256(file.read_bytes()).hexdigest()}
-    assert headings(store, selector, "k", [1, 2], **more) == ["Macro-AUC against 2"]
-    assert headings(store, selector, "share", [0.1, 0.5], **more) == ["Macro-AUC against 0.5"]
-    assert headings(store, selector, "window", [3, 5], **more) == ["Macro-AUC against 5"]
-    assert headings(store, selector, "neighbors", [4, 6], **more) == ["Macro-AUC against 6"]
-    file.write_text(OWN.replace("k=2", "k=1"))  # not the code that ran
-    assert headings(store, selector, "k", [1, 2], **more) == []
-    file.unlink()
-    assert headings(store, selector, "k", [1, 2], **more) == []
+    table = own_sweep(store, tmp_path, vary)
+    after = table.columns[table.columns.index("Runs") + 1 :]
+    assert after == ([] if shown is None else [f"Macro-AUC against {shown}"])
+    file.unlink()  # nobody asks it
+    assert sweep("sweep", collect(store).sweeps[-1]) == table
+    store.export(tmp_path / "results.csv")
+    with Store(tmp_path / "taken.db") as taken:
+        taken.import_(tmp_path / "results.csv")
+        assert sweep("sweep", collect(taken).sweeps[-1]) == table
+
+
+def test_own_values_depend_on_the_other_options(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    reference = {"name": "mine.py:Mine", "options": {"preset": "reference"}}
+    table = own_sweep(store, tmp_path, {"pressure": [8, 100]}, reference)
+    assert table.columns[-1] == "Macro-AUC against 8"
+
+
+def test_runs_stored_without_own_values_say_so_until_the_sweep_is_described_again(
+    store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    settings = {**SMALL, "kind": "sweep", "vary": {"k": [1, 2]}, "selectors": ["mine.py:Mine"]}
+    specs = make_grid(settings, folder=tmp_path).specs
+    for spec in specs:
+        store.add(RunSpec(spec.study, spec.method, spec.config), result(spec))  # as it was before
+    before = sweep("sweep", collect(store).sweeps[0])
+    assert before.columns[-1] == "Runs"
+    assert "own value was not stored with these runs; the same d2ace sweep adds" in before.caption
+    store.link(specs)
+    after = sweep("sweep", collect(store).sweeps[0])
+    assert after.columns[-1] == "Macro-AUC against 2"
+    assert "was not stored" not in after.caption
 
 
 def test_sweeps_of_two_methods_have_titles_of_their_own(store: Store) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,52 @@ def selector_source(name: str) -> str | None:
 def tiny_selector(method: type[Selector], options: Mapping[str, Any]) -> Selector:
     """The selector for four rows: what options it takes, and what it makes of them."""
     return method(_labels(), np.eye(4), **options)
+
+
+def values_of_own(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that a user's own selector has for these options unless it is given them."""
+    try:
+        method = find_selector(name)
+    except (TypeError, ValueError) as error:
+        raise UserError(_clause(error)) from None
+    found: dict[str, Any] = {}
+    for option in options:
+        others = {key: value for key, value in options.items() if key != option}
+        found |= own_values(method, [option], others)
+    return found
+
+
+def own_values(
+    method: type[Selector], options: Iterable[str], fixed: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What these options are by themselves, while others are ``fixed``; those that can be told."""
+    found = {option: _own_value(method, option, fixed) for option in options}
+    return {option: value for option, value in found.items() if _is_plain(value)}
+
+
+def _own_value(method: type[Selector], option: str, fixed: Mapping[str, Any]) -> Any:
+    """What an option is by default; of None, which leaves it to the preset, what comes of it."""
+    signatures = [
+        inspect.signature(vars(owner)["__init__"]).parameters
+        for owner in method.__mro__
+        if "__init__" in vars(owner)  # the rest of the options goes on to the class above
+    ]
+    default = next((one[option].default for one in signatures if option in one), None)
+    if default is not None:
+        return default
+    try:
+        return getattr(tiny_selector(method, fixed), option, None)
+    except Exception:  # a user's own may want more than a few rows
+        return None
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a number, a word, or several of these: what JSON keeps."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return isinstance(value, (bool, int, str)) or (
+        isinstance(value, float) and math.isfinite(value)
+    )
 
 
 def data_checksum(path: Path) -> str:

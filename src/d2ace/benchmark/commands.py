@@ -21,6 +21,7 @@ from .output import print_comparison, print_json, print_plan
 from .session import Session, work
 from .specs import RunSpec
 from .store import Store
+from .store_file import is_there
 from .studies import ABLATION, SWEEPS, parse_value, parse_vary
 
 __all__ = ["ablate", "bench", "compare", "sweep"]
@@ -206,7 +207,7 @@ def _run(grid: Grid, options: Options) -> None:
         work(session, specs, options.source, grid.notes, options.as_json)
         return
     with tempfile.TemporaryDirectory() as folder:
-        stores = [Store(session.db, read_only=True)] if session.db.exists() else []
+        stores = [Store(session.db, read_only=True)] if is_there(session.db) else []
         try:
             if options.source is not None:
                 stores.append(Store(Path(folder) / "taken.db"))

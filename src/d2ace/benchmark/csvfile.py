@@ -2,7 +2,7 @@
 
 Recordings, where there are any, go beside them into ``recordings.zip``. Numbers of ``results.csv``
 keep all their digits. What is lost: the split of an epoch's seconds into parts, and the validation
-metrics of an epoch but the monitored one.
+metrics of an epoch but the monitored one. `csvreader` reads these files back.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
-import math
-import os
+import re
 import zipfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import zlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from d2ace.errors import UserError
+from d2ace._util.files import write_whole
+from d2ace.errors import RunError, UserError
 
-from .specs import RunSpec, canonical
+from .specs import canonical
 
 if TYPE_CHECKING:
     from .store import Store, StoredRun
@@ -45,11 +44,17 @@ WORDS = ("name", "digest")  # what a run knows of its dataset beside sizes
 SETTINGS = ("fold", "folds", "seed", "epochs")
 
 
-# Writing ------------------------------------------------------------------------------------
-
-
 def write(store: Store, path: Path) -> None:
-    """Write all runs of a store; a reader never sees half a file."""
+    """Write all runs of a store; a reader never sees half a file.
+
+    Files of an earlier export are replaced. Others of these names are refused, before any is
+    written.
+    """
+    beside = {CURVES: _holds_curves, RECORDINGS: _holds_recordings}
+    if path.name in beside:
+        raise UserError(f"{path} is what an export writes beside its table; name a .csv file")
+    for name, is_ours in {path.name: _holds_runs, **beside}.items():
+        _refuse_stranger(path.with_name(name), is_ours)
     together: dict[str, list[StoredRun]] = {}
     for run in store.runs(status=None):
         together.setdefault(run.key, []).append(run)
@@ -65,10 +70,55 @@ def write(store: Store, path: Path) -> None:
     for runs in together.values():
         lines.writerows(_curve(runs[0]))
     packed = gzip.compress(curves.getvalue().encode(), mtime=0)  # no clock: same runs, same bytes
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _replace(path.with_name(CURVES), packed)
-    _write_recordings(store, path.with_name(RECORDINGS))
-    _replace(path, table.getvalue().encode())
+    recordings = _packed_recordings(store)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path.with_name(CURVES), packed)
+        if recordings is None:
+            path.with_name(RECORDINGS).unlink(missing_ok=True)  # of an earlier export
+        else:
+            write_whole(path.with_name(RECORDINGS), recordings)
+        write_whole(path, table.getvalue().encode())
+    except OSError as error:
+        raise RunError(
+            f"the runs could not be exported to {path} ({error.strerror or error}); make room, or "
+            "name another file"
+        ) from None
+
+
+def _refuse_stranger(path: Path, is_ours: Callable[[Path], bool]) -> None:
+    try:
+        if not path.exists() and not path.is_symlink():
+            return
+        if path.is_file() and not path.is_symlink() and is_ours(path):
+            return
+    except (OSError, EOFError, ValueError, zlib.error) as error:  # nobody can tell what it is
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"the runs cannot be exported to {path}: {reason}") from None
+    raise UserError(
+        f"{path} was not written by an export of runs, and would be replaced; it was left alone: "
+        "export to another folder, or move it away"
+    )
+
+
+def _holds_runs(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.readline().strip().removeprefix(b"\xef\xbb\xbf").split(b",")[0] == b"key"
+
+
+def _holds_curves(path: Path) -> bool:
+    with path.open("rb") as file:
+        if file.read(2) != b"\x1f\x8b":
+            return False
+    with gzip.open(path) as unpacked:
+        return unpacked.readline().strip() == ",".join(CURVE).encode()
+
+
+def _holds_recordings(path: Path) -> bool:
+    """By the name of its first member, which a torn file has, too."""
+    with path.open("rb") as file:
+        start = file.read(30 + 64 + len(MEMBER))
+    return re.fullmatch(rb"PK\x03\x04.{26}[0-9a-f]{64}\.npz", start, re.DOTALL) is not None
 
 
 def _row(runs: list[StoredRun]) -> dict[str, Any]:
@@ -99,7 +149,11 @@ def _row(runs: list[StoredRun]) -> dict[str, Any]:
     row["finished_at"] = run.finished_at
     row["config"] = canonical(run.config)
     row["memberships"] = canonical(
-        [[other.study, other.method, other.config["selector_options"]] for other in runs]
+        [
+            [other.study, other.method, other.config["selector_options"]]
+            + ([] if other.own_values is None else [other.own_values])
+            for other in runs
+        ]
     )
     return {key: _text(value) for key, value in row.items()}
 
@@ -120,161 +174,17 @@ def _curve(run: StoredRun) -> Iterable[list[str]]:
         yield [run.key, str(epoch["epoch"]), *short]
 
 
-def _write_recordings(store: Store, path: Path) -> None:
+def _packed_recordings(store: Store) -> bytes | None:
+    """The archive of recordings; None where nothing was recorded."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:  # they are compressed already
         for key, recording in store.packed_recordings():
             archive.writestr(zipfile.ZipInfo(f"{key}{MEMBER}"), recording)  # no clock here either
         empty = not archive.namelist()
-    if empty:
-        path.unlink(missing_ok=True)  # of other runs
-    else:
-        _replace(path, content.getvalue())
+    return None if empty else content.getvalue()
 
 
 def _text(value: Any) -> str:
     if value is None:
         return ""
     return repr(value) if isinstance(value, float) else str(value)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)
-
-
-# Reading ------------------------------------------------------------------------------------
-
-
-def read(store: Store, path: Path) -> int:
-    """Store the runs of a file that are not stored; returns how many were taken.
-
-    A stored run is left as it is, whatever the file says of it; only labels are added.
-    """
-    if not path.is_file():
-        raise UserError(f"there is no file {path} to take runs from")
-    curves = _read_curves(path.with_name(CURVES))
-    recordings = _read_recordings(path.with_name(RECORDINGS))
-    taken = 0
-    with _decoding(path), path.open(newline="", encoding="utf-8-sig") as file:
-        table = csv.DictReader(file)
-        if not {"key", "config", "memberships", "status"} <= set(table.fieldnames or ()):
-            raise UserError(f"{path} is not a results file of d2ace: it lacks their columns")
-        for row in table:
-            try:
-                specs = _specs(row)
-                result = _result(row, specs[0], curves) if row["status"] == "finished" else None
-            except KeyError as error:
-                raise UserError(f"{path}, line {table.line_num}: lacks {error}") from None
-            except (TypeError, ValueError) as error:
-                raise UserError(f"{path}, line {table.line_num}: {error}") from None
-            before = store.status(specs[0])
-            if before is None or (before == "failed" and result is not None):
-                taken += 1
-                store.put(
-                    specs[0],
-                    status=row["status"],
-                    result=result,
-                    error=row.get("error") or None,
-                    recording=recordings.get(f"{row['key']}{MEMBER}"),
-                    complete=False,
-                    finished_at=row.get("finished_at"),
-                )
-            store.link(specs)
-    return taken
-
-
-@contextmanager
-def _decoding(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 ({error.reason}); save it as UTF-8") from None
-
-
-def _specs(row: dict[str, str]) -> list[RunSpec]:
-    if row["status"] not in ("finished", "failed"):
-        raise ValueError(f"status is {row['status']!r}, not finished or failed")
-    config = json.loads(row["config"])
-    specs = [
-        RunSpec(study, method, config | {"selector_options": options})
-        for study, method, options in json.loads(row["memberships"])
-    ]
-    if not specs:
-        raise ValueError("the run has no study and method")
-    return specs
-
-
-def _result(
-    row: dict[str, str], spec: RunSpec, curves: dict[str, list[dict[str, Any]]]
-) -> dict[str, Any]:
-    def numbers(prefix: str) -> dict[str, Any]:
-        found = {key: value for key, value in row.items() if key and key.startswith(prefix)}
-        return {key.removeprefix(prefix): _number(value) for key, value in found.items()}
-
-    def texts(prefix: str) -> dict[str, Any]:
-        return {name: row.get(f"{prefix}{name}") or None for name in ENVIRONMENT}
-
-    monitored = spec.config["monitor"]
-    history = [
-        epoch | {"validation": {monitored: epoch["validation"]}}
-        for epoch in curves.get(row["key"], [])
-    ]
-    dataset = {"name": spec.config["data"], **numbers("size_")}
-    if row.get("digest"):
-        dataset["digest"] = row["digest"]
-    environment = texts("version_")
-    environment["threads"] = _number(environment["threads"] or "")
-    return {
-        "format": 1,
-        "config": spec.config,
-        "environment": environment,
-        "dataset": dataset,
-        "best_epoch": _number(row.get("best_epoch") or ""),
-        **{split: numbers(f"{split}_") for split in SPLITS},
-        "undefined": numbers("undefined_"),
-        "seconds": numbers("seconds_"),
-        "cpu_seconds": _number(row.get("cpu_seconds") or ""),
-        "history": history,
-    }
-
-
-def _read_curves(path: Path) -> dict[str, list[dict[str, Any]]]:
-    curves: dict[str, list[dict[str, Any]]] = {}
-    if not path.is_file():
-        return curves
-    try:
-        with gzip.open(path, "rt", newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                epoch: dict[str, Any] = {name: _number(row[name]) for name in CURVE[1:]}
-                epoch["seconds"] = {"sum": epoch["seconds"]}
-                curves.setdefault(row["key"], []).append(epoch)
-    except (OSError, EOFError, KeyError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as the curves of runs: {error}") from None
-    return curves
-
-
-def _read_recordings(path: Path) -> dict[str, bytes]:
-    if not path.is_file():
-        return {}
-    try:
-        with zipfile.ZipFile(path) as archive:
-            found = {name: archive.read(name) for name in archive.namelist()}
-            if not all(name.endswith(MEMBER) for name in found):
-                # Of a torn file, zipfile may take the last recording for the whole archive.
-                raise zipfile.BadZipFile("its end is missing")
-            return found
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} cannot be read as the recordings of runs: {error}") from None
-
-
-def _number(text: str) -> float | int | None:
-    """A number; nothing, or what is not finite, is undefined."""
-    if not text:
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        value = float(text)
-        return value if math.isfinite(value) else None

@@ -25,13 +25,14 @@ from d2ace.data import AnnotatedData, load_digits, prepare
 from d2ace.evaluation import METRICS, confidence_interval
 from d2ace.selectors import SELECTORS
 from d2ace.training import RunResult
-from d2ace.training.files import make_folder, write_whole
+from d2ace.training.files import make_folder
 
 from . import style
 from .figures import canvas
 from .session import Session, raise_unless_well, run
 from .specs import METHODS, RunSpec
 from .store import Store, StoredRun
+from .written import WrittenFolder, named_folder
 
 __all__ = ["demo"]
 
@@ -44,6 +45,7 @@ SETTINGS: dict[str, Any] = {
 }
 SHOWN = ("macro_auc", "macro_f1", "ranking_loss")
 KINDS = ("clean", "wrong", "noise")
+PICTURES = ("validation.png", "chosen.png")
 
 
 @dataclass(frozen=True)
@@ -61,16 +63,19 @@ class Runs:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the two pictures and the runs.")] = Path(
-        "d2ace-demo"
-    ),
+    out: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Folder for the two pictures and the runs.")
+    ] = "d2ace-demo",
     every: Annotated[bool, typer.Option("--all", help="All eight methods, not only two.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of a run.")] = SETTINGS["epochs"],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """Train on the embedded digits with random batches and with D2ACE, and compare."""
-    make_folder(out)
+    folder = named_folder(out, "--out")
+    pictures = WrittenFolder(folder)
+    pictures.check(PICTURES)
+    make_folder(folder)
     settings = {**SETTINGS, "epochs": epochs, "warmup": min(10, epochs // 2)}
     names = list(SELECTORS) if every else ["random", "d2ace"]
     specs = {
@@ -81,18 +86,20 @@ def demo(
         for name in names
     }
     jobs = max(1, min(os.cpu_count() or 1, len(names) * seeds))
-    session = Session(out / "runs.db", jobs, retry=True)
+    session = Session(folder / "runs.db", jobs, retry=True)
     raise_unless_well(*run(session, [spec for runs in specs.values() for spec in runs]))
     data = load_digits()
     with Store(session.db) as store:
         stored = {each.key: each for each in store.runs()}
         found = [_runs(store, [stored[spec.key] for spec in specs[name]], data) for name in names]
-    pictures = [_draw_curves(found, out), _draw_choices(found, out)]
+    drawn = (_draw_curves(found), _draw_choices(found))
+    pictures.write(dict(zip(PICTURES, drawn, strict=True)))
+    paths = [folder / name for name in PICTURES]
     if as_json:
-        print(json.dumps(_plain(found, pictures), indent=1))
+        print(json.dumps(_plain(found, paths), indent=1))
         return
-    _show(found, data, pictures)
-    print(f"more: d2ace report {session.db} -o {out / 'report'}")
+    _show(found, data, paths)
+    print(f"more: d2ace report {session.db} -o {folder / 'report'}")
 
 
 def _runs(store: Store, runs: Sequence[StoredRun], data: AnnotatedData) -> Runs:
@@ -184,7 +191,7 @@ def _spread(values: Sequence[float]) -> str:
     return f"{fmean(values):.3f}" + (f"±{stdev(values):.3f}" if len(values) > 1 else "")
 
 
-def _draw_curves(runs: Sequence[Runs], out: Path) -> Path:
+def _draw_curves(runs: Sequence[Runs]) -> bytes:
     """Validation score by epoch: the mean over seeds, and their range."""
     looks = style.looks([each.method for each in runs])
     with style.applied():
@@ -202,10 +209,10 @@ def _draw_curves(runs: Sequence[Runs], out: Path) -> Path:
             )
         axes.set(xlabel="epoch", ylabel="validation Macro-AUC", title="digits, MLP")
         axes.legend()
-        return _saved(picture, out / "validation.png")
+        return _png(picture)
 
 
-def _draw_choices(runs: Sequence[Runs], out: Path) -> Path:
+def _draw_choices(runs: Sequence[Runs]) -> bytes:
     """How often rows of each kind were drawn."""
     looks = style.looks([each.method for each in runs])
     with style.applied():
@@ -220,11 +227,10 @@ def _draw_choices(runs: Sequence[Runs], out: Path) -> Path:
         axes.set_xticks(range(len(KINDS)), ("clean", "wrong label", "noise image"))
         axes.set(ylabel="draws of a row, relative to the mean", title="Which rows were chosen")
         axes.legend(ncols=2)
-        return _saved(picture, out / "chosen.png")
+        return _png(picture)
 
 
-def _saved(picture: Any, path: Path) -> Path:
+def _png(picture: Any) -> bytes:
     buffer = io.BytesIO()
     picture.savefig(buffer, dpi=150, facecolor="white")
-    write_whole(path, buffer.getbuffer())
-    return path
+    return buffer.getvalue()

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
-import sqlite3
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from d2ace._util.files import write_whole
 from d2ace.data import DataError
 from d2ace.errors import RunError, UserError
 
 from .checks import check_unchanged
 from .specs import training_settings
+from .workplace import (
+    Busy,
+    lock_of,
+    locked,
+    make_place,
+    refuse_stranger,
+    remove_run,
+    traceback_of,
+)
 
 Report = Callable[[dict[str, Any]], None]
 """Takes ``{"epoch": t}`` and, at the end, ``{"state": "finished" | "failed" | "stopped"}``."""
@@ -55,40 +62,25 @@ def execute(
         signal.signal(signal.SIGTERM, note)
     place = Path(folder)
     try:
-        with _alone(place):
+        make_place(place.parent)
+        with locked(lock_of(place), PATIENCE):  # held by one whose parent was killed, maybe
             if asked:  # while it waited: whoever wanted the run is gone
                 raise _Stopped
             check_unchanged(config)
             run = RunConfig.from_dict(training_settings(config))
+            refuse_stranger(place)
             _clear_other_run(place, run.to_dict())
             train_config(run, out=place, threads=threads, watch=watch)
     except (RunInterrupted, _Stopped):
         report({"state": "stopped"})
+    except Busy:
+        error = f"another process has been training in {folder} for {PATIENCE:.0f} seconds"
+        report({"state": "failed", "error": error})
     except Exception as error:
         _keep_traceback(place, error)
         report({"state": "failed", "error": sentence(error)})
     else:
         report({"state": "finished"})
-
-
-def lock_of(folder: Path) -> Path:
-    """The file that a run locks while it works in ``folder``."""
-    return folder.with_name(f"{folder.name}.lock")
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait for another process that still works in the folder, as one whose parent was killed.
-
-    SQLite's file lock works everywhere and ends with its process, however that ends.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = sqlite3.connect(lock_of(folder), timeout=PATIENCE, isolation_level=None)
-    try:
-        lock.execute("BEGIN EXCLUSIVE")
-        yield
-    finally:
-        lock.close()
 
 
 def outcome(folder: Path) -> tuple[dict[str, Any], bytes | None] | None:
@@ -124,13 +116,12 @@ def _clear_other_run(folder: Path, config: dict[str, Any]) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         theirs = None
     if theirs != json.loads(json.dumps(config)):
-        shutil.rmtree(folder)
+        remove_run(folder)
 
 
 def _keep_traceback(folder: Path, error: Exception) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         lines = traceback.format_exception(error)
-        (folder / "traceback.txt").write_text("".join(lines), encoding="utf-8")
+        write_whole(traceback_of(folder), "".join(lines).encode())
     except OSError:  # the disk may be what failed; the error itself is reported anyway
         pass

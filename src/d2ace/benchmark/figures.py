@@ -70,6 +70,8 @@ class Figure:
         with style.applied(), warnings.catch_warnings():
             # A name in a script the font lacks is drawn as boxes in the PDF; that is no failure.
             warnings.filterwarnings("ignore", message="Glyph .* missing")
+            # Names so long that they leave no room for the axes are drawn over them.
+            warnings.filterwarnings("ignore", message="constrained_layout not applied")
             yield self.draw()
 
     def _vector(self, canvas: Canvas) -> str:

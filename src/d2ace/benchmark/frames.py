@@ -15,6 +15,7 @@ from d2ace.evaluation import METRICS
 from . import style
 from .intervals import Pair, over_folds
 from .naming import dataset_names, tell_apart, versions
+from .shape import check_recording
 from .specs import METHODS, canonical
 from .store import Store, StoredRun
 
@@ -241,9 +242,19 @@ def collect(store: Store) -> Laboratory:
         sweeps=_sweeps([run for run in finished if run.study == "sweep"]),
         finished=finished,
         failed=[run for run in everything if run.status == "failed"],
-        recording=lambda run: store.recording(run.id),
+        recording=lambda run: _recording(store, run),
         outdated=frozenset((run.study, run.key) for run, version in named if version.outdated),
     )
+
+
+def _recording(store: Store, run: StoredRun) -> Recording | None:
+    found = store.recording(run.id)
+    if found is not None:
+        try:
+            check_recording(found)
+        except ValueError as error:
+            raise store.bad_run(run.key, error) from None
+    return found
 
 
 def test_score(run: StoredRun, metric: str) -> float:
@@ -343,6 +354,8 @@ def _sweeps(runs: list[StoredRun]) -> list[Sweep]:
     groups: dict[tuple[str, ...], list[StoredRun]] = {}
     for run in runs:
         options = tuple(sorted(run.config["selector_options"]))
+        if not options:  # nothing was varied
+            continue
         dataset = names[run.key]
         if len(sources[run.selector]) > 1:  # the file of a user's own was edited in between
             dataset += f" [{(run.config.get('selector_source') or '')[:8]}]"
@@ -382,7 +395,15 @@ def _value(run: StoredRun, option: str) -> Any:
     if option == "neighbors" and isinstance(value, int) and run.result is not None:
         rows = run.result.get("dataset", {}).get("train")
         return "n" if rows is not None and value >= rows - 1 else value
-    return tuple(value) if isinstance(value, list) else value
+    return as_point(value)
+
+
+def as_point(value: Any) -> Any:
+    """An option's value on the axis of a sweep: a number, a word, or several numbers."""
+    if isinstance(value, (list, tuple)):
+        numbers = all(isinstance(item, (int, float)) for item in value)
+        return tuple(value) if numbers else canonical(value)
+    return canonical(value) if isinstance(value, dict) else value
 
 
 def _sortable(values: tuple[Any, ...]) -> list[tuple[int, float, str]]:

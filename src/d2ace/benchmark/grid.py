@@ -22,7 +22,14 @@ from d2ace.models import MODELS
 from d2ace.selectors import SELECTORS
 from d2ace.words import did_you_mean
 
-from .checks import check_model, check_selector, check_settings, data_checksum, images_checksum
+from .checks import (
+    check_model,
+    check_selector,
+    check_settings,
+    data_checksum,
+    images_checksum,
+    values_of_own,
+)
 from .specs import DEFAULTS, RunSpec, complete, method_name
 from .studies import Method, ablation, sweep
 
@@ -65,8 +72,9 @@ def packaged() -> dict[str, str]:
 def load_grid(grid: str | Path, changes: Mapping[str, Any] | None = None) -> Grid:
     """A packaged grid by name, or the grid file ``grid``; ``changes`` win over what it says."""
     path = Path(grid)
-    if path.suffix == ".toml" or path.is_file():
-        if not path.is_file():
+    is_file = _exists(path) and path.is_file()
+    if path.suffix == ".toml" or is_file:
+        if not is_file:
             raise UserError(f"there is no grid file {path}")
         try:
             text = path.read_text(encoding="utf-8")
@@ -134,7 +142,7 @@ class _Study:
         self.changes = {key: changes[key] for key in SETTINGS if key in changes}
         self.notes: list[str] = []
         kind = table.get("kind", "grid")
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             hint = did_you_mean(str(kind), KINDS)
             raise UserError(f"kind is {kind!r}{hint}; choose from {', '.join(KINDS)}")
         self.name = str(table.get("name", KINDS[kind]))
@@ -144,7 +152,7 @@ class _Study:
         self.datasets = self._datasets(table)
         self.models = [self._model(entry) for entry in _entries("models", table)]
         self.methods = [self._chosen(method) for method in self._methods(kind, table)]
-        labels = [label for label, _ in self.methods]
+        labels = [label for label, _, _ in self.methods]
         for label in labels:
             if labels.count(label) > 1:
                 raise UserError(f"two selectors are called {label!r}; give one another label")
@@ -161,17 +169,21 @@ class _Study:
                 for model in self.models:
                     whole = complete({**dataset, **model})
                     _refuse_mismatch(whole)
+                    check_settings(whole)
                     for fold in self.run_folds or range(whole["folds"]):
-                        for label, selector in self.methods:
+                        for label, selector, own in self.methods:
                             which = {"fold": fold, "seed": seed}
                             config = {**whole, **selector, **which}
                             check_settings(config)
-                            yield RunSpec(self.name, label, config)
+                            yield RunSpec(self.name, label, config, own)
 
-    def _chosen(self, method: Method) -> tuple[str, dict[str, Any]]:
-        """The label of a method and its settings."""
+    def _chosen(self, method: Method) -> tuple[str, dict[str, Any], dict[str, Any] | None]:
+        """The label of a method, its settings, and its own values where it is a user's own."""
         settings = check_selector(method.selector, method.options, self.folder)
-        return method.label or method_name(settings), settings
+        own = None
+        if ":" in settings["selector"]:
+            own = values_of_own(settings["selector"], method.options)
+        return method.label or method_name(settings), settings, own
 
     def _datasets(self, table: Mapping[str, Any]) -> list[dict[str, Any]]:
         found = [self._dataset(entry) for entry in _entries("datasets", table)]
@@ -194,7 +206,7 @@ class _Study:
     def _beside(self, name: str) -> Path | None:
         """What is called so in the folder of the grid file, or else here."""
         places = [place / name for place in (self.folder, Path()) if place is not None]
-        return next((path.resolve() for path in places if path.exists()), None)
+        return next((path.resolve() for path in places if _exists(path)), None)
 
     def _locate(self, name: str) -> dict[str, Any]:
         """A dataset by its name in the catalogue, or a file beside the grid file or here."""
@@ -242,6 +254,13 @@ class _Study:
     def _selector(self, entry: Any) -> Method:
         entry = _table("selectors", entry, ["name", "label", "options"])
         return Method(entry["name"], entry.get("options", {}), entry.get("label"))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long a name, say
+        return False
 
 
 def _only_warms_up(config: Mapping[str, Any]) -> bool:
@@ -320,5 +339,5 @@ def _parse(text: str, where: str) -> dict[str, Any]:
         import tomli as tomllib
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"the grid file {where} is not TOML: {error}") from None

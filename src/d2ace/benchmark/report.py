@@ -12,16 +12,16 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup, escape
 
-from d2ace.errors import RunError, UserError
-
 from . import published as printed
 from . import sections, style
 from .figures import Figure, standalone
 from .frames import collect
-from .layout import Report, Section
+from .layout import Part, Report
 from .store import Store
+from .written import WrittenFolder
 
 TEMPLATES = "templates"
+PAGE = "index.html"
 
 
 @dataclass(frozen=True)
@@ -50,51 +50,44 @@ def write_report(
     store : Store
         Finished and failed runs.
     out : path
-        Folder, made if need be. Files of the same names are replaced, others stay.
+        Folder, made if need be. Files of an earlier report there are replaced; a file that would
+        be, and was not written by one or was changed since, is refused before anything is written.
     published : path, optional
         Folder with CSV files of published figures instead of the D2ACE paper's (`published.py`).
     progress : callable, optional
         Called with the number of parts written and of all parts.
     """
-    folder = Path(out)
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; name a folder for the report")
+    folder = WrittenFolder(Path(out))
+    folder.check([PAGE])
     everything = sections.build(collect(store), printed.load(published))
-    try:
-        drawings = _write_parts(everything.sections, folder, progress)
-        page = folder / "index.html"
-        page.write_text(_page(everything, drawings), encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"the report cannot be written to {folder}: {error.strerror}") from None
-    tables = sum(part.kind == "table" for one in everything.sections for part in one.parts)
-    headline = f"{everything.headline} {everything.lead}".strip()
-    return Written(page, headline, len(drawings), tables)
-
-
-def _write_parts(
-    parts_of: list[Section], folder: Path, progress: Callable[[int, int], None] | None
-) -> dict[str, Markup]:
-    """Write the files; returns the drawings by the figure's name, ready for the page."""
-    for name in ("figures", "tables"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    parts = [part for one in parts_of for part in one.parts]
+    parts = [part for one in everything.sections for part in one.parts]
+    folder.check([PAGE, *(name for part in parts for name in _files_of(part))])
+    files: dict[str, bytes] = {}
     drawings: dict[str, Markup] = {}
     for done, part in enumerate(parts, start=1):
         if isinstance(part, Figure):
-            svg, pdf = part.render()
+            svg, document = part.render()
             alt = escape(part.alt)
             svg = svg.replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)
             drawings[part.name] = Markup(svg)  # noqa: S704 - matplotlib escapes what it prints
-            path = folder / "figures" / part.name
-            path.with_name(f"{part.name}.svg").write_text(standalone(svg), encoding="utf-8")
-            path.with_name(f"{part.name}.pdf").write_bytes(pdf)
+            contents = (standalone(svg).encode(), document)
         else:
-            path = folder / "tables" / part.name
-            path.with_name(f"{part.name}.csv").write_text(part.csv(), encoding="utf-8")
-            path.with_name(f"{part.name}.tex").write_text(part.latex(), encoding="utf-8")
+            contents = (part.csv().encode(), part.latex().encode())
+        files |= zip(_files_of(part), contents, strict=True)
         if progress is not None:
             progress(done, len(parts))
-    return drawings
+    files[PAGE] = _page(everything, drawings).encode()
+    folder.write(files)
+    tables = sum(part.kind == "table" for part in parts)
+    headline = f"{everything.headline} {everything.lead}".strip()
+    return Written(folder.folder / PAGE, headline, len(drawings), tables)
+
+
+def _files_of(part: Part) -> tuple[str, str]:
+    """The two files of a table or figure."""
+    if isinstance(part, Figure):
+        return f"figures/{part.name}.svg", f"figures/{part.name}.pdf"
+    return f"tables/{part.name}.csv", f"tables/{part.name}.tex"
 
 
 def _page(everything: Report, drawings: dict[str, Markup]) -> str:

@@ -13,9 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 def report(
     store: Annotated[Path, typer.Argument(metavar="RUNS.DB", help="The store of a grid.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report.")] = Path(
-        "report"
-    ),
+    out: Annotated[
+        str, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the report.")
+    ] = "report",
     published: Annotated[
         Path | None,
         typer.Option(help="Folder with CSV files of published figures, instead of the paper's."),
@@ -24,7 +24,9 @@ def report(
     """Write the report on a store: one page, its figures as SVG and PDF, its tables as files."""
     from .report import write_report
     from .store import Store
+    from .written import named_folder
 
+    folder = named_folder(out, "--out")
     console = Console(file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
@@ -34,7 +36,7 @@ def report(
         task = bar.add_task("tables and figures", total=None)
         written = write_report(
             runs,
-            out,
+            folder,
             published,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -16,10 +14,13 @@ from typing import Any
 from d2ace.errors import RunError
 
 from .engines import Engine, Event
-from .execute import lock_of, outcome
+from .execute import outcome
 from .specs import RunSpec
 from .store import Store
 from .views import View
+from .workplace import Busy, lock_of, locked, make_place, remove_run, runs_folder, tidy
+
+__all__ = ["Plan", "Summary", "plan", "run_grid", "runs_folder"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PAUSE = 0.5  # seconds between two looks at the clock and at signals
@@ -62,11 +63,6 @@ def plan(
         status = status_of(alike[0])
         groups[None if status == "failed" and retry else status].append(alike[0])
     return Plan(groups[None], groups["finished"], groups["failed"], labels)
-
-
-def runs_folder(store: Store) -> Path:
-    """Where the runs of a store train: beside it."""
-    return store.path.with_name(f"{store.path.name}.runs")
 
 
 def run_grid(
@@ -124,7 +120,7 @@ class _Work:
                 left = outcome(self._folder(spec))
             except RunError as error:
                 if self.retry:  # it was told of before, and is to be made anew
-                    shutil.rmtree(self._folder(spec))
+                    remove_run(self._folder(spec))
                     continue
                 self.waiting.remove(spec)
                 self._handle(Event(spec, "failed", error=str(error)))
@@ -161,9 +157,7 @@ class _Work:
             self.store.link(self.labels[spec.key])
             self.summary.finished += 1
             self.summary.left -= 1
-            if not self.keep:
-                shutil.rmtree(self._folder(spec), ignore_errors=True)
-            lock_of(self._folder(spec)).unlink(missing_ok=True)
+            tidy(self._folder(spec), keep=self.keep)
         elif event.kind == "failed":
             self.store.fail(spec, event.error)
             self.store.link(self.labels[spec.key])
@@ -172,7 +166,7 @@ class _Work:
         self.view.ended(event)
 
     def _folder(self, spec: RunSpec) -> Path:
-        return runs_folder(self.store).resolve() / spec.key
+        return runs_folder(self.store) / spec.key
 
 
 def _sweep(store: Store, finished: Iterable[RunSpec]) -> None:
@@ -182,37 +176,26 @@ def _sweep(store: Store, finished: Iterable[RunSpec]) -> None:
     finished. One that is still at it is left alone; so are folders that were kept on purpose.
     """
     for spec in finished:
-        folder = runs_folder(store).resolve() / spec.key
+        folder = runs_folder(store) / spec.key
         if not folder.is_dir() or (folder / "result.json").exists():
             continue
-        lock = sqlite3.connect(lock_of(folder), timeout=0, isolation_level=None)
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-            shutil.rmtree(folder, ignore_errors=True)
-            lock_of(folder).unlink(missing_ok=True)
-        except sqlite3.OperationalError:
-            pass
-        finally:
-            lock.close()
+        with suppress(Busy, RunError), locked(lock_of(folder), patience=0):
+            tidy(folder)
 
 
 @contextmanager
 def _only_one(store: Store) -> Iterator[None]:
     """One grid at a time works on a store; the lock goes with the process, however it ends."""
     folder = runs_folder(store)
-    folder.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(folder / "lock", timeout=0, isolation_level=None)
+    make_place(folder)
     try:
-        try:
-            connection.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError:
-            raise RunError(
-                f"another process is running a grid on {store.path}; wait for it, or choose "
-                "another file with --db"
-            ) from None
-        yield
-    finally:
-        connection.close()
+        with locked(folder / "lock", patience=0):
+            yield
+    except Busy:
+        raise RunError(
+            f"another process is running a grid on {store.path}; wait for it, or choose "
+            "another file with --db"
+        ) from None
 
 
 @contextmanager

@@ -5,7 +5,8 @@ where they are missing. That fails where one may not write, and leaves traces wh
 
 - no -wal file: nobody has it open, and all is in the database itself, which is read as immutable;
 - both files: a writer has it open or was killed, and a reader that only reads joins in;
-- a -wal file alone, or one that may not be shared: both are copied and the copy is read.
+- a -wal file alone, or one that may not be shared: both are copied and the copy is read;
+- a -journal file: a writer was killed while it made the tables, and a copy is put right.
 """
 
 from __future__ import annotations
@@ -13,22 +14,26 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
+import time
 from pathlib import Path
 from urllib.parse import quote
 
-_TRIES = 20
+_TRIES = 40
+_PAUSE = 0.05  # seconds that a writer has to end what it is at
 
 
 def snapshot(path: Path) -> sqlite3.Connection:
     """A copy in memory of the database at ``path``, as of one moment."""
-    for _ in range(_TRIES):
+    for attempt in range(_TRIES):
+        time.sleep(_PAUSE * (attempt > 0))
+        path = path.resolve()  # the files beside it are beside it, not beside a link to it
         log = _beside(path, "-wal")
         if _holds(log) and _beside(path, "-shm").exists():
             try:
                 return _in_memory(f"{_address(path)}?mode=ro")
             except sqlite3.OperationalError:  # it may not be shared from here
                 pass
-        read = (path, log) if _holds(log) else (path,)
+        read = (path, *(file for file in (log, _beside(path, "-journal")) if _holds(file)))
         before = _state(read)
         try:
             copy = _copied(read)
@@ -43,7 +48,7 @@ def snapshot(path: Path) -> sqlite3.Connection:
 
 
 def _copied(read: tuple[Path, ...]) -> sqlite3.Connection:
-    """The database, or the database and its -wal file, read as files that nobody writes to."""
+    """The database, and what it has beside it, read as files that nobody writes to."""
     if len(read) == 1:
         return _in_memory(f"{_address(read[0])}?immutable=1")
     with tempfile.TemporaryDirectory() as folder:

@@ -29,7 +29,7 @@ DEFAULTS: dict[str, Any] = {
 itself: training compares the rows with those it began with.
 """
 
-_FIRST = (
+FIRST = (
     *("data", "model", "model_options", "selector", "selector_options", "selector_source"),
     *("fold", "folds", "seed", "epochs", "batch_size", "warmup", "learning_rate", "weight_decay"),
     *("validation", "monitor", "min_positives", "repair", "protocol"),
@@ -65,11 +65,15 @@ class RunSpec:
         The label in tables: "D2ACE", "D2ACE (reference)", "A", "K=6".
     config : dict
         Keys of ``d2ace.train``; whatever is missing is filled in.
+    own_values : dict, optional
+        For a selector of one's own, the values that its ``selector_options`` have unless they are
+        given (`checks.own_values`). They are stored, so that a report need not ask the code.
     """
 
     study: str
     method: str
     config: dict[str, Any]
+    own_values: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", complete(self.config))
@@ -147,7 +151,7 @@ def work_of(config: Mapping[str, Any]) -> dict[str, Any]:
     work = {
         key: value
         for key, value in config.items()
-        if key in _FIRST or canonical(_numbers(value)) != canonical(_numbers(DEFAULTS.get(key)))
+        if key in FIRST or canonical(_numbers(value)) != canonical(_numbers(DEFAULTS.get(key)))
     }
     work["selector_options"] = _effective(config)
     work["model_options"] = _without_default_preset(config["model_options"])

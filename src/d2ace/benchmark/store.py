@@ -15,58 +15,30 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from d2ace.errors import RunError, UserError
 
-from .snapshot import snapshot
+from .shape import Arrays, check_config, check_result, parse, unpacked
 from .specs import RunSpec, canonical
+from .store_file import LABEL, RUN, checksum, open_copy, open_file, unreadable
 
-if TYPE_CHECKING:
-    import numpy as np
-
-FORMAT = 1
-APPLICATION = 0x44324143  # "D2AC", which tells our files from other people's databases
-PATIENCE = 60.0  # seconds a writer waits for another
-
-_SCHEMA = """
-CREATE TABLE runs (
-    id INTEGER PRIMARY KEY,
-    key TEXT NOT NULL UNIQUE,
-    dataset TEXT NOT NULL,
-    model TEXT NOT NULL,
-    selector TEXT NOT NULL,
-    fold INTEGER NOT NULL,
-    seed INTEGER NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('finished', 'failed')),
-    error TEXT,
-    config TEXT NOT NULL,
-    result TEXT,
-    recording BLOB,
-    complete INTEGER NOT NULL,
-    finished_at TEXT NOT NULL
-);
-CREATE TABLE memberships (
-    study TEXT NOT NULL,
-    method TEXT NOT NULL,
-    run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-    selector_options TEXT NOT NULL,
-    PRIMARY KEY (study, method, run_id)
-);
-"""
-
-_UPSERT = """
-INSERT INTO runs (key, dataset, model, selector, fold, seed, status, error, config, result,
-                  recording, complete, finished_at)
-VALUES (:key, :dataset, :model, :selector, :fold, :seed, :status, :error, :config, :result,
-        :recording, :complete, :finished_at)
+_UPSERT = f"""
+INSERT INTO runs ({", ".join(RUN)}, checksum)
+VALUES ({", ".join(f":{column}" for column in RUN)}, :checksum)
 ON CONFLICT (key) DO UPDATE SET
-    status = excluded.status, error = excluded.error, config = excluded.config,
-    result = excluded.result, recording = excluded.recording, complete = excluded.complete,
-    finished_at = excluded.finished_at
+    {", ".join(f"{column} = excluded.{column}" for column in (*RUN, "checksum"))}
 WHERE (excluded.status = 'finished' AND runs.status = 'failed')
    OR (excluded.status = runs.status AND excluded.complete AND NOT runs.complete)
    OR (excluded.status = 'failed' AND runs.status = 'failed')
+"""  # noqa: S608 - the names of our own columns
+
+_LINK = """
+INSERT INTO memberships (study, method, run_id, selector_options, own_values, checksum)
+SELECT :study, :method, id, :selector_options, :own_values, :checksum FROM runs WHERE key = :key
+ON CONFLICT (study, method, run_id) DO UPDATE
+SET own_values = excluded.own_values, checksum = excluded.checksum
+WHERE own_values IS NULL AND selector_options = excluded.selector_options
 """
 
 
@@ -88,6 +60,8 @@ class StoredRun:
     config: dict[str, Any]
     result: dict[str, Any] | None
     finished_at: str
+    own_values: dict[str, Any] | None = None
+    """What a selector of one's own has for these options unless it is told (`RunSpec`)."""
 
 
 _COLUMNS = [*(field.name for field in fields(StoredRun)), "selector_options"]
@@ -104,48 +78,9 @@ class Store:
 
     def __init__(self, path: str | Path, *, create: bool = True, read_only: bool = False) -> None:
         self.path = Path(path)
-        _refuse_foreign(self.path, create and not read_only)
-        try:
-            if read_only:
-                self._connection = snapshot(self.path)
-            else:
-                self._connection = sqlite3.connect(
-                    self.path, timeout=PATIENCE, isolation_level=None
-                )
-        except (sqlite3.Error, OSError) as error:
-            raise UserError(f"the store {self.path} cannot be opened: {_reason(error)}") from None
-        try:
-            if read_only:
-                self._prepare_reading()
-            else:
-                self._prepare()
-        except sqlite3.DatabaseError as error:
-            self._connection.close()
-            raise UserError(f"the store {self.path} cannot be read: {_reason(error)}") from None
-
-    def _prepare_reading(self) -> None:
-        if self._connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-            self._connection.executescript(_SCHEMA)  # of a store that was never written to
-        self._refuse_damage()
-        self._connection.execute("PRAGMA query_only = ON")
-
-    def _prepare(self) -> None:
-        self._connection.execute("PRAGMA foreign_keys = ON")
-        self._connection.execute("PRAGMA synchronous = FULL")
-        with self._writing() as connection:
-            # In a rollback journal first, so that the file's own header names its format.
-            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-                for statement in _SCHEMA.split(";"):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {APPLICATION}")
-                connection.execute(f"PRAGMA user_version = {FORMAT}")
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._refuse_damage()
-
-    def _refuse_damage(self) -> None:
-        (answer,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
-        if answer != "ok":
-            raise sqlite3.DatabaseError(answer.splitlines()[-1])
+        self._connection = (
+            open_copy(self.path) if read_only else open_file(self.path, create=create)
+        )
 
     # Writing --------------------------------------------------------------------------------
 
@@ -160,6 +95,12 @@ class Store:
     def fail(self, spec: RunSpec, error: str) -> None:
         """Store that a run failed, and why; a finished one stays finished."""
         self.put(spec, status="failed", error=error)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is stored inside is stored as a whole or, where an error comes, not at all."""
+        with self._writing():
+            yield
 
     def link(self, specs: Iterable[RunSpec]) -> None:
         """Show those of these runs that are stored under their study and label as well."""
@@ -183,28 +124,34 @@ class Store:
             "key": spec.key,
             "dataset": spec.dataset,
             "model": spec.model,
-            "selector": spec.config["selector"],
-            "fold": spec.config["fold"],
-            "seed": spec.config["seed"],
+            "selector": str(spec.config["selector"]),
+            "fold": int(spec.config["fold"]),
+            "seed": int(spec.config["seed"]),
             "status": status,
             "error": error,
             "config": canonical(spec.config),
             "result": None if result is None else json.dumps(result, allow_nan=False),
             "recording": recording,
-            "complete": complete,
+            "complete": int(complete),
             "finished_at": finished_at or _now(),
         }
+        row["checksum"] = checksum(*(row[column] for column in RUN))
         with self._writing() as connection:
             connection.execute(_UPSERT, row)
             self._link(connection, spec)
 
     @staticmethod
     def _link(connection: sqlite3.Connection, spec: RunSpec) -> None:
-        connection.execute(
-            "INSERT OR IGNORE INTO memberships (study, method, run_id, selector_options) "
-            "SELECT ?, ?, id, ? FROM runs WHERE key = ?",
-            (spec.study, spec.method, canonical(spec.config["selector_options"]), spec.key),
-        )
+        own = None if spec.own_values is None else canonical(spec.own_values)
+        row = {
+            "study": spec.study,
+            "method": spec.method,
+            "key": spec.key,
+            "selector_options": canonical(spec.config["selector_options"]),
+            "own_values": own,
+        }
+        row["checksum"] = checksum(*(row[column] for column in LABEL))
+        connection.execute(_LINK, row)
 
     # Reading --------------------------------------------------------------------------------
 
@@ -214,9 +161,8 @@ class Store:
 
     def status(self, spec: RunSpec) -> str | None:
         """Whether a run is "finished" or "failed"; None where it is not stored."""
-        found = self._connection.execute("SELECT status FROM runs WHERE key = ?", (spec.key,))
-        row = found.fetchone()
-        return None if row is None else str(row[0])
+        found = self._rows("SELECT status FROM runs WHERE key = ?", spec.key)
+        return str(found[0][0]) if found else None
 
     def failed(self) -> list[StoredRun]:
         """The failed runs."""
@@ -227,43 +173,40 @@ class Store:
 
         A run with several labels comes once for each. ``status`` None: whatever their status.
         """
-        rows = self._connection.execute(
+        rows = self._rows(
             f"SELECT {', '.join(_COLUMNS)} FROM runs JOIN memberships ON run_id = id "  # noqa: S608
             "WHERE (?1 IS NULL OR study = ?1) AND (?2 IS NULL OR status = ?2) "
             "ORDER BY id, memberships.rowid",
-            (study, status),
+            study,
+            status,
         )
-        return [_stored(row) for row in rows]
+        return [self._stored(row) for row in rows]
 
     def studies(self) -> list[str]:
         """The studies that have runs, in the order in which they began."""
-        rows = self._connection.execute(
-            "SELECT study FROM memberships GROUP BY study ORDER BY min(rowid)"
-        )
+        rows = self._rows("SELECT study FROM memberships GROUP BY study ORDER BY min(rowid)")
         return [study for (study,) in rows]
 
-    def recording(self, run_id: int) -> dict[str, np.ndarray] | None:
+    def recording(self, run_id: int) -> Arrays | None:
         """What a run recorded for case studies (its ``record.npz``), or None."""
-        found = self._connection.execute("SELECT recording FROM runs WHERE id = ?", (run_id,))
-        row = found.fetchone()
-        if row is None or row[0] is None:
+        found = self._rows("SELECT recording, key FROM runs WHERE id = ?", run_id)
+        if not found or found[0][0] is None:
             return None
-        import io
-
-        import numpy as np
-
-        with np.load(io.BytesIO(row[0]), allow_pickle=False) as arrays:
-            return dict(arrays)
+        try:
+            return unpacked(found[0][0])
+        except ValueError as error:
+            raise self.bad_run(found[0][1], error) from None
 
     def packed_recordings(self) -> Iterator[tuple[str, bytes]]:
         """Key and ``record.npz`` of every run that recorded something."""
-        yield from self._connection.execute(
-            "SELECT key, recording FROM runs WHERE recording IS NOT NULL ORDER BY id"
-        )
+        keys = self._rows("SELECT key FROM runs WHERE recording IS NOT NULL ORDER BY id")
+        for (key,) in keys:
+            ((recording,),) = self._rows("SELECT recording FROM runs WHERE key = ?", key)
+            yield key, bytes(recording)
 
     def mean_seconds(self) -> dict[tuple[str, str], float]:
         """Mean duration of the finished runs by (dataset, model)."""
-        rows = self._connection.execute(
+        rows = self._rows(
             "SELECT dataset, model, avg(json_extract(result, '$.seconds.total')) FROM runs "
             "WHERE status = 'finished' GROUP BY dataset, model"
         )
@@ -279,15 +222,49 @@ class Store:
 
     def import_(self, csv_path: str | Path) -> int:
         """Take the runs of :meth:`export` that are not stored yet; returns how many came."""
-        from .csvfile import read
+        from .csvreader import read
 
         return read(self, Path(csv_path))
 
     # Machinery ------------------------------------------------------------------------------
 
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What a question finds; a file that a disk has damaged meanwhile is told of."""
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except sqlite3.ProgrammingError:  # a store that was closed
+            raise
+        except sqlite3.Error as error:
+            raise unreadable(self.path, error) from None
+
+    def bad_run(self, key: str, error: ValueError) -> UserError:
+        """The error for a run that cannot be what was stored."""
+        return UserError(
+            f"the store {self.path} cannot be read: the run {key} {error}; it was left alone"
+        )
+
+    def _stored(self, row: tuple[Any, ...]) -> StoredRun:
+        values: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
+        try:
+            options = parse(values.pop("selector_options"))
+            values["config"] = parse(values["config"])
+            check_config(values["config"])
+            values["config"] |= {"selector_options": options}
+            check_config(values["config"])
+            for name in ("result", "own_values"):
+                values[name] = None if values[name] is None else parse(values[name])
+            if values["status"] == "finished":
+                check_result(values["result"])
+        except ValueError as error:
+            raise self.bad_run(values["key"], error) from None
+        return StoredRun(**values)
+
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, which waits for other writers before it starts."""
+        """One transaction, which waits for other writers before it starts; part of a larger one."""
+        if self._connection.in_transaction:  # begun by `together`
+            yield self._connection
+            return
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield self._connection
@@ -316,50 +293,6 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _refuse_foreign(path: Path, create: bool) -> None:
-    """Look at the file's header without SQLite, which might write to the file."""
-    if path.is_dir():
-        raise UserError(f"{path} is a folder; name a file for the store, such as {path}/runs.db")
-    if not path.exists():
-        if not create:
-            raise UserError(f"there is no store {path}; `d2ace bench --db {path}` makes one")
-        if not path.parent.is_dir():
-            raise UserError(f"the folder {path.parent} of the store {path.name} does not exist")
-        return
-    try:
-        with path.open("rb") as file:
-            header = file.read(100)
-    except OSError as error:
-        raise UserError(f"the store {path} cannot be read: {error.strerror}") from None
-    if not header:  # made by a writer that was killed before its first transaction
-        return
-    version, application = (int.from_bytes(header[at : at + 4], "big") for at in (60, 68))
-    if not header.startswith(b"SQLite format 3\0") or application != APPLICATION:
-        raise UserError(f"{path} is not a store of d2ace; name another file")
-    if version > FORMAT:
-        raise UserError(
-            f"the store {path} has format {version}, this d2ace reads up to {FORMAT}; update d2ace"
-        )
-
-
-def _reason(error: Exception) -> str:
-    """Why a store cannot be had; with a way out where it is damaged and not only in use."""
-    if not isinstance(error, sqlite3.DatabaseError) or isinstance(error, sqlite3.OperationalError):
-        return str(error)
-    return (
-        f"{error}; `d2ace bench ... --db other.db --from results.csv` makes another of the runs "
-        "that were exported"
-    )
-
-
-def _stored(row: tuple[Any, ...]) -> StoredRun:
-    values: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-    options = json.loads(values.pop("selector_options"))
-    values["config"] = json.loads(values["config"]) | {"selector_options": options}
-    values["result"] = None if values["result"] is None else json.loads(values["result"])
-    return StoredRun(**values)
 
 
 def _now() -> str:

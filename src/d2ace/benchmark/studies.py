@@ -83,7 +83,7 @@ def ablation(variants: Sequence[str] = tuple(ABLATION)) -> list[Method]:
     if not isinstance(variants, Sequence) or isinstance(variants, str) or not variants:
         raise UserError(f'variants must be a list such as ["A", "H"], got {variants!r}')
     for variant in variants:
-        if variant not in ABLATION:
+        if not isinstance(variant, str) or variant not in ABLATION:
             known = ", ".join(f"{letter} ({what})" for letter, (what, _) in ABLATION.items())
             raise UserError(f"there is no ablation {variant!r}; choose from {known}")
     return [Method("d2ace", ABLATION[variant][1], variant) for variant in variants]

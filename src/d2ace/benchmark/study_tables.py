@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from d2ace.evaluation import METRICS
-from d2ace.selectors import SELECTORS, Selector
-from d2ace.selectors.registry import find_selector
+from d2ace.selectors import SELECTORS
 
-from .checks import selector_source, tiny_selector
+from .checks import own_values
 from .figures_studies import FULL
-from .frames import SHOWN, Array, Comparison, Sweep, counted, mean_score, paired, pairs, test_score
+from .frames import (
+    SHOWN,
+    Array,
+    Comparison,
+    Sweep,
+    as_point,
+    counted,
+    mean_score,
+    paired,
+    pairs,
+    test_score,
+)
 from .intervals import HOW, interval
 from .store import StoredRun
 from .studies import ABLATION, printed
@@ -112,6 +121,7 @@ def sweep(name: str, study: Sweep) -> Table:
                     f"with its 95 % interval, positive is better. {HOW}"
                     if shown
                     else "",
+                    _unknown(study),
                     study.note,
                 ],
             )
@@ -128,42 +138,31 @@ def sweep(name: str, study: Sweep) -> Table:
 
 
 def _usual(study: Sweep) -> tuple[Any, ...] | None:
-    """The values that the selector has unless it is told otherwise, if they were run."""
+    """The values that the selector has unless it is told otherwise, if they were run.
+
+    Those of the library's own methods are known here, those of a user's own were stored with the
+    runs: a report asks no code that a store names.
+    """
     run = next(iter(study.points.values()))[0]
-    method = _class_of(study.selector, run.config.get("selector_source"))
-    if method is None:
-        return None
-    given = run.config["selector_options"].items()
-    fixed = {option: value for option, value in given if option not in study.options}
-    values = tuple(_own_value(method, option, fixed) for option in study.options)
+    own = run.own_values or {}
+    if study.selector in SELECTORS:
+        given = run.config["selector_options"].items()
+        fixed = {option: value for option, value in given if option not in study.options}
+        own = own_values(SELECTORS[study.selector], study.options, fixed)
+    values = tuple(as_point(own.get(option)) for option in study.options)
     plain = all(isinstance(value, (bool, int, float, str, tuple)) for value in values)
     return values if plain and values in study.points else None
 
 
-def _class_of(selector: str, source: str | None) -> type[Selector] | None:
-    """A selector's class; None where a user's own is gone or no longer the code that ran."""
-    if selector in SELECTORS:
-        return SELECTORS[selector]
-    try:
-        return find_selector(selector) if selector_source(selector) == source else None
-    except (OSError, TypeError, ValueError):
-        return None
-
-
-def _own_value(method: type[Selector], option: str, fixed: dict[str, Any]) -> Any:
-    """What an option is by default; of None, which leaves it to the preset, what comes of it."""
-    signatures = [
-        inspect.signature(vars(owner)["__init__"]).parameters
-        for owner in method.__mro__
-        if "__init__" in vars(owner)  # the rest of the options goes on to the class above
-    ]
-    default = next((one[option].default for one in signatures if option in one), None)
-    if default is None:
-        try:
-            return getattr(tiny_selector(method, fixed), option, None)
-        except Exception:  # a user's own may want more than a few rows
-            return None
-    return tuple(default) if isinstance(default, list) else default
+def _unknown(study: Sweep) -> str:
+    """What to say where runs of a user's own selector were stored without its values."""
+    runs = next(iter(study.points.values()))
+    if study.selector in SELECTORS or runs[0].own_values is not None:
+        return ""
+    return (
+        "The method's own value was not stored with these runs; the same d2ace sweep adds it, "
+        "without running them again."
+    )
 
 
 def _marked(rows: list[list[Cell]], first: int) -> list[list[Cell]]:

@@ -101,12 +101,12 @@ class Table:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         if self.data is None:
-            writer.writerow(self.columns)
+            writer.writerow(map(_no_formula, self.columns))
             writer.writerows(
                 [_plain(cell.value) for cell in row] for row in [*self.rows, *self.foot]
             )
         else:
-            writer.writerow(self.data[0] if self.data else self.columns)
+            writer.writerow(map(_no_formula, self.data[0] if self.data else self.columns))
             writer.writerows([_plain(value) for value in row.values()] for row in self.data)
         return out.getvalue()
 
@@ -181,4 +181,15 @@ def _latex_cell(cell: Cell) -> str:
 def _plain(value: Value) -> Value:
     """Empty for what is missing: an average over nothing is not a number."""
     missing = value is None or (isinstance(value, float) and math.isnan(value))
-    return "" if missing else value
+    return "" if missing else _no_formula(value)
+
+
+def _no_formula(value: Value) -> Value:
+    """A name that a spreadsheet would take for a formula, marked as text."""
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
