@@ -21,7 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
+from d2ace._util.paths import given_path
 from d2ace.data import AnnotatedData, load_digits, prepare
+from d2ace.errors import RunError
 from d2ace.evaluation import METRICS, confidence_interval
 from d2ace.selectors import SELECTORS
 from d2ace.training import RunResult
@@ -44,6 +46,9 @@ SETTINGS: dict[str, Any] = {
 }
 SHOWN = ("macro_auc", "macro_f1", "ranking_loss")
 KINDS = ("clean", "wrong", "noise")
+PICTURES = ("validation.png", "chosen.png")
+MAKER = "d2ace demo"
+"""What a picture says it was made by: only such pictures are replaced."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +66,18 @@ class Runs:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the two pictures and the runs.")] = Path(
-        "d2ace-demo"
-    ),
+    place: Annotated[
+        str, typer.Option("--out", metavar="PATH", help="Folder for the two pictures and the runs.")
+    ] = "d2ace-demo",
     every: Annotated[bool, typer.Option("--all", help="All eight methods, not only two.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of a run.")] = SETTINGS["epochs"],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """Train on the embedded digits with random batches and with D2ACE, and compare."""
+    out = given_path(place, "out")
+    for name in PICTURES:
+        _refuse_other_picture(out / name)
     make_folder(out)
     settings = {**SETTINGS, "epochs": epochs, "warmup": min(10, epochs // 2)}
     names = list(SELECTORS) if every else ["random", "d2ace"]
@@ -202,7 +210,7 @@ def _draw_curves(runs: Sequence[Runs], out: Path) -> Path:
             )
         axes.set(xlabel="epoch", ylabel="validation Macro-AUC", title="digits, MLP")
         axes.legend()
-        return _saved(picture, out / "validation.png")
+        return _saved(picture, out / PICTURES[0])
 
 
 def _draw_choices(runs: Sequence[Runs], out: Path) -> Path:
@@ -220,11 +228,27 @@ def _draw_choices(runs: Sequence[Runs], out: Path) -> Path:
         axes.set_xticks(range(len(KINDS)), ("clean", "wrong label", "noise image"))
         axes.set(ylabel="draws of a row, relative to the mean", title="Which rows were chosen")
         axes.legend(ncols=2)
-        return _saved(picture, out / "chosen.png")
+        return _saved(picture, out / PICTURES[1])
 
 
 def _saved(picture: Any, path: Path) -> Path:
+    _refuse_other_picture(path)
     buffer = io.BytesIO()
-    picture.savefig(buffer, dpi=150, facecolor="white")
+    picture.savefig(buffer, dpi=150, facecolor="white", metadata={"Software": MAKER})
     write_whole(path, buffer.getbuffer())
     return path
+
+
+def _refuse_other_picture(path: Path) -> None:
+    """Refuse to replace what the demo did not draw; a link is not followed."""
+    if not os.path.lexists(path):
+        return
+    drawn = False
+    if path.is_file() and not path.is_symlink():
+        with path.open("rb") as file:
+            drawn = f"Software\0{MAKER}".encode() in file.read(1024)
+    if not drawn:
+        raise RunError(
+            f"{path} is no picture of the demo; it was left alone: choose another folder with "
+            "--out, or move it away."
+        )

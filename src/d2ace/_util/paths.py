@@ -1,0 +1,40 @@
+"""Paths as people give them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+from d2ace.errors import UserError
+
+__all__ = ["given_path"]
+
+
+def given_path(value: Any, option: str, *, kind: str = "folder") -> Path:
+    """The path that ``option`` names; what cannot be one is refused.
+
+    An empty text is no path, though ``Path("")`` is the current folder.
+    """
+    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
+        raise UserError(f"{option} is {value!r}; name a {kind} as text or as a pathlib.Path.")
+    if not os.fspath(value):
+        raise UserError(f"{option} is empty; name a {kind}, or . for the current folder.")
+    try:
+        os.lstat(value)
+    except ValueError as problem:
+        raise UserError(
+            f"{option} is {os.fspath(value)!r}, which cannot be a path ({problem}); name a {kind}."
+        ) from problem
+    except OSError as problem:
+        if problem.errno == errno.ENAMETOOLONG:
+            raise UserError(
+                f"{option} {_shortened(os.fspath(value))} is longer than a name may be here; "
+                f"choose a shorter one with {option}."
+            ) from problem
+    return Path(value)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:60]}...{text[-17:]}"
