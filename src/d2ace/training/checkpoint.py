@@ -6,7 +6,7 @@ from torch import Tensor
 
 from .files import NUMBER, Parts
 
-__all__ = ["BEST", "CHECKPOINT", "LOOP"]
+__all__ = ["BEST", "CHECKPOINT", "LOOP", "SPENT"]
 
 CHECKPOINT: Parts = {
     "format": int,
@@ -17,6 +17,9 @@ CHECKPOINT: Parts = {
     "loop": dict,
 }
 """``checkpoint.pt``."""
+
+SPENT: Parts = {"setup": NUMBER, "test": NUMBER, "cpu": NUMBER}
+"""Its part ``spent``: seconds."""
 
 LOOP: Parts = {
     "model": dict,

@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 from d2ace._util.files import remove_leftovers
 from d2ace.errors import RunError, UserError
 
-from .checkpoint import BEST, CHECKPOINT, LOOP
+from .checkpoint import BEST, CHECKPOINT, LOOP, SPENT
 from .config import RunConfig, fault_of_config, protocol_of
 from .files import (
     FORMAT,
@@ -57,8 +57,9 @@ class Saved:
 
     place: Path
     content: dict[str, Any]
-    weights: dict[str, Any] | None
-    """Of the best epoch so far, if one has ended."""
+    best: Path | None = None
+    weights: dict[str, Any] | None = None
+    """Of the best epoch so far, if one has ended, read from ``best``."""
 
 
 class RunFolder:
@@ -161,11 +162,9 @@ class RunFolder:
 
     def _read(self, path: Path, digest: str, processes: int, remedy: Callable[[], str]) -> Saved:
         content = load_tensors(path, "a checkpoint", CHECKPOINT, remedy=remedy)
-        loop = content["loop"]
+        loop, config = content["loop"], _plain(content["config"])
         fault = fault_of(loop, LOOP, optional=("precision",))
-        if fault is None:
-            config = _plain(content["config"])
-            fault = fault_of_config(config)
+        fault = fault or fault_of(content["spent"], SPENT) or fault_of_config(config)
         if fault is not None:
             raise RunError(
                 f"{path} is no checkpoint of this version (it {fault}); it was left alone: "
@@ -175,8 +174,9 @@ class RunFolder:
         if content["data"] != digest:
             raise self._other_data(path)
         self._refuse_other_processes(path, content["processes"], processes)
-        best = loop["best_epoch"]
-        return Saved(path, content, self._load_best(best, remedy) if best else None)
+        if not loop["best_epoch"]:
+            return Saved(path, content)
+        return Saved(path, content, *self._load_best(loop["best_epoch"], remedy))
 
     def _other_data(self, path: Path) -> RunError:
         return RunError(
@@ -215,14 +215,13 @@ class RunFolder:
         """Keep the weights of the best epoch so far beside those the checkpoint refers to."""
         save_tensors(self._best(epoch), {"format": FORMAT, "epoch": epoch, **content})
 
-    def _load_best(self, epoch: int, remedy: Callable[[], str]) -> dict[str, Any]:
+    def _load_best(self, epoch: int, remedy: Callable[[], str]) -> tuple[Path, dict[str, Any]]:
         for path in (*self._places(epoch), self.path / "best.pt"):
             if path.exists():
                 what = f"the weights of epoch {epoch}"
                 content = load_tensors(path, what, BEST, optional=("fill",), remedy=remedy)
                 if content["epoch"] == epoch:
-                    weights: dict[str, Any] = content["weights"]
-                    return weights
+                    return path, content["weights"]
         raise RunError(
             f"{self._best(epoch)}, the weights of the best epoch, is missing; {remedy()}."
         )

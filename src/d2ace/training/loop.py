@@ -186,6 +186,8 @@ class Loop(Training):
             raise ValueError(f"epoch {epoch}, with best {best}, cannot follow {len(done)} epochs")
         if not 0 <= position <= len(self.shared.selector):
             raise ValueError(f"batch {position} is none of {len(self.shared.selector)}")
+        if not all(isinstance(spent, int | float) for spent in state["seconds"].values()):
+            raise ValueError("seconds are no numbers")
         rows = self._epoch_counts.shape
         for name in ("draw_counts", "epoch_counts"):
             if state[name].shape != rows or state[name].dtype != torch.int64:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -100,15 +101,19 @@ class Run:
 
     def _restored(self, loop: Loop, saved: Saved) -> _Spent:
         """Go on from a checkpoint; the seconds that were spent before it."""
+        place: Path | None = saved.place
         try:
+            if saved.weights is not None:
+                place = saved.best
+                loop.model.load_state_dict(saved.weights)  # which the end of the run will do
+                place = saved.place
             loop.load_state_dict(saved.content["loop"])
-            return _Spent(**saved.content["spent"])
         except Exception as problem:  # parts of other shapes fail in as many ways as there are
             why = " ".join(f"{type(problem).__name__}: {problem}".split())
             raise RunError(
-                f"{saved.place} does not fit this version ({why}); it was left alone: "
-                f"{elsewhere()}."
+                f"{place} does not fit this version ({why}); it was left alone: {elsewhere()}."
             ) from problem
+        return _Spent(**saved.content["spent"])
 
     def _refuse_different(self, fabric: Fabric, saved: Saved | None, batches: int) -> None:
         """All processes must go on from the same step."""
