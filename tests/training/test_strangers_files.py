@@ -249,7 +249,7 @@ def test_a_file_where_event_files_go_is_told_before_training(
     ("out", "sentence"),
     [
         ("", "out is empty; name a folder"),
-        ("a" * 300, r"is longer than a name may be here.*choose a shorter one with out"),
+        ("a" * 300, r"out is aaa.*, which is longer than a name may be here; choose a shorter one"),
         ("nul\0byte", r"out is 'nul\\x00byte'.* cannot be a path"),
         (7, "out is 7; name a folder"),
         (b"bytes", "out is b'bytes'; name a folder"),

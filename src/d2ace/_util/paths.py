@@ -30,8 +30,8 @@ def given_path(value: Any, option: str, *, kind: str = "folder") -> Path:
     except OSError as problem:
         if problem.errno == errno.ENAMETOOLONG:
             raise UserError(
-                f"{option} {_shortened(os.fspath(value))} is longer than a name may be here; "
-                f"choose a shorter one with {option}."
+                f"{option} is {_shortened(os.fspath(value))}, which is longer than a name may be "
+                "here; choose a shorter one."
             ) from problem
     return Path(value)
 

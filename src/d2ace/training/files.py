@@ -74,6 +74,8 @@ def load_tensors(
         _refuse_special(path)
         with path.open("rb") as file:
             with zipfile.ZipFile(file) as archive:
+                if any(part.compress_type for part in archive.infolist()):
+                    raise ValueError("it is compressed, as no file of a run is")
                 damaged = archive.testzip()  # torch.load does not compare checksums
             if damaged is not None:
                 raise ValueError(f"{damaged} in it is damaged")

@@ -347,12 +347,12 @@ def _own(folder: Path) -> set[str]:
 
 def _description(folder: Path) -> dict[str, Any]:
     path, parts = folder / "run.json", {"config": dict, "files": list}
-    content = load_json(path, "the description of a run", parts, optional=("files",))
+    what, remedy = "the description of a run", f"restore it, or {elsewhere()}"
+    content = load_json(path, what, parts, optional=("files",), remedy=lambda: remedy)
     fault = fault_of_config(content["config"])
     if fault is not None:
         raise RunError(
-            f"{path} does not describe a run of this version (its config {fault}); it was left "
-            f"alone: {elsewhere()}."
+            f"{path} cannot be read as {what} (its config {fault}); it was left alone: {remedy}."
         )
     return content
 

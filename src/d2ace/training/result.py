@@ -110,26 +110,36 @@ _PARTS: Parts = {
     "history": list,
     "tuning": (list, type(None)),
 }
-_METRICS: Parts = dict.fromkeys(METRICS, (*NUMBER, type(None)))
+_UNDEFINED = (*NUMBER, type(None))
+_METRICS: Parts = dict.fromkeys(METRICS, _UNDEFINED)
+_SIZES = ("features", "labels", "train", "validation", "test")
+_DATASET: Parts = {"name": str, "digest": str, **dict.fromkeys(_SIZES, int)}
+_TRIED: Parts = {
+    "model_options": dict,
+    "selector_options": dict,
+    "validation": _UNDEFINED,
+    "epoch": int,
+}
 
 
 def _fault(content: Mapping[str, Any]) -> str | None:
     """What is wrong inside the parts of a result, or None."""
-    checks: list[tuple[str, Any, Parts]] = [
-        ("validation", content["validation"], _METRICS),
-        ("test", content["test"], _METRICS),
-        ("undefined", content["undefined"], {"validation": int, "test": int}),
-    ]
+    faults = {
+        "config": fault_of_config(content["config"]),
+        "dataset": fault_of(content["dataset"], _DATASET, optional=("digest",)),
+        "undefined": fault_of(content["undefined"], {"validation": int, "test": int}),
+        "seconds": fault_of(content["seconds"], dict.fromkeys(content["seconds"], NUMBER)),
+        "validation": fault_of(content["validation"], _METRICS),
+        "test": fault_of(content["test"], _METRICS),
+    }
     for number, entry in enumerate(content["history"]):
-        metrics = entry.get("validation") if isinstance(entry, dict) else None
-        checks.append((f"history[{number}]", metrics, _METRICS))
-    for name, part, parts in checks:
-        fault = fault_of(part, parts)
+        metrics = entry.get("validation") if isinstance(entry, dict) else entry
+        faults[f"history[{number}]"] = fault_of(metrics, _METRICS)
+    for number, tried in enumerate(content.get("tuning") or ()):
+        faults[f"tuning[{number}]"] = fault_of(tried, _TRIED, optional=tuple(_TRIED))
+    for name, fault in faults.items():
         if fault is not None:
             return f"its {name} {fault}"
-    fault = fault_of_config(content["config"])
-    if fault is not None:
-        return f"its config {fault}"
     if not isinstance(content["environment"].get("devices"), int):
         return "its environment does not say how many devices there were"
     if not 1 <= content["best_epoch"] <= len(content["history"]):
