@@ -146,8 +146,9 @@ def test_what_a_stranger_put_beside_a_run_stays(
     stopped(table, tmp_path)
     strange = [
         tmp_path / name
-        for name in ("best-12.pt", "record.npz", ".x.pt.1.tmp", "unfinished/notes.txt")
+        for name in ("best-12.pt", "record.npz", ".x.pt.1.tmp", "unfinished/best-7.pt/notes.txt")
     ]
+    (tmp_path / "unfinished" / "best-7.pt").mkdir()
     for path in strange:
         path.write_bytes(MINE)
     result = small_run(table, out=tmp_path, resume=resume)
@@ -250,6 +251,7 @@ def test_a_file_where_event_files_go_is_told_before_training(
     [
         ("", "out is empty; name a folder"),
         ("a" * 300, r"out is aaa.*, which is longer than a name may be here; choose a shorter one"),
+        ("/" + "/".join(["a" * 200] * 20) + "/" + "a" * 60, "longer than a name may be here"),
         ("nul\0byte", r"out is 'nul\\x00byte'.* cannot be a path"),
         (7, "out is 7; name a folder"),
         (b"bytes", "out is b'bytes'; name a folder"),
@@ -266,9 +268,8 @@ def test_an_out_that_cannot_be_is_told(
     for settings in ({}, {"tune": True}):
         with pytest.raises(UserError, match=sentence):
             small_run(table, out=out, **settings)
-    if isinstance(out, str):
-        with pytest.raises(UserError, match=sentence.replace("out", "the folder of a run", 1)[:12]):
-            load_run(out)
+    with pytest.raises(UserError, match="the folder of a run is"):
+        load_run(out)
     assert not list(tmp_path.iterdir())
 
 

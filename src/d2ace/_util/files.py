@@ -52,7 +52,7 @@ def write_whole(path: Path, content: bytes | memoryview, *, before: Path | None 
 def remove_leftovers(folder: Path) -> None:
     """Remove what killed processes were writing to a folder, where no other process writes now."""
     for path in folder.iterdir():
-        if _TEMPORARY.fullmatch(path.name):
+        if _TEMPORARY.fullmatch(path.name) and path.is_file():
             path.unlink(missing_ok=True)
 
 

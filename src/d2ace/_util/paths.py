@@ -12,6 +12,9 @@ from d2ace.errors import UserError
 __all__ = ["given_path"]
 
 
+_INSIDE = "x" * 40  # as long as the names of files in a folder may become
+
+
 def given_path(value: Any, option: str, *, kind: str = "folder") -> Path:
     """The path that ``option`` names; what cannot be one is refused.
 
@@ -22,7 +25,7 @@ def given_path(value: Any, option: str, *, kind: str = "folder") -> Path:
     if not os.fspath(value):
         raise UserError(f"{option} is empty; name a {kind}, or . for the current folder.")
     try:
-        os.lstat(value)
+        os.lstat(os.path.join(value, _INSIDE) if kind == "folder" else value)
     except ValueError as problem:
         raise UserError(
             f"{option} is {os.fspath(value)!r}, which cannot be a path ({problem}); name a {kind}."

@@ -259,7 +259,7 @@ class RunFolder:
     def _forget_best(self, keep: tuple[int, ...]) -> None:
         for path in self._unfinished.glob("best-*.pt"):
             number = re.fullmatch(r"best-(\d+)\.pt", path.name)
-            if number and int(number[1]) not in keep:
+            if number and int(number[1]) not in keep and path.is_file():
                 path.unlink(missing_ok=True)
 
     def _clear_unfinished(self) -> None:
