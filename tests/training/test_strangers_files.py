@@ -294,7 +294,9 @@ def test_an_out_that_cannot_be_typed(
 @pytest.mark.parametrize("data", [None, 5, b"yeast", object(), {"X": 1}, [[1, 0]]])
 @pytest.mark.parametrize("model", ["mlp", "ml_gcn"])
 def test_data_that_are_none_are_told_as_such(data: Any, model: str) -> None:
-    with pytest.raises(UserError, match=r"^data is a?.*; give the name of a dataset") as error:
+    with pytest.raises(
+        UserError, match=r"^The data is .*; give a name, a path or a d2ace"
+    ) as error:
         d2ace.train(data, model)
     assert "did you mean" not in str(error.value)
     assert type(data).__name__ in str(error.value) or data is None

@@ -16,7 +16,7 @@ from d2ace.errors import UserError
 
 from .config import RunConfig
 from .folder import RunFolder
-from .problem import make_problem
+from .problem import make_problem, no_data
 from .processes import first_process, launch, make_fabric
 from .result import RunResult
 from .run import Run, Watch
@@ -111,11 +111,7 @@ def _named(data: Any) -> tuple[str, MultiLabelData | ImageData | None]:
     from d2ace.data.images import ImageData
 
     if not isinstance(data, ImageData):
-        what = "None" if data is None else f"a {type(data).__name__}"
-        raise UserError(
-            f"data is {what}; give the name of a dataset, the path of a file, or a "
-            "d2ace.data.MultiLabelData."
-        )
+        raise no_data(data)
     return data.name, data
 
 
