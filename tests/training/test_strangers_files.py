@@ -365,10 +365,10 @@ def test_predictions_go_through_links_pipes_and_devices(
 
 
 def test_a_full_disk_leaves_the_predictions_of_before(
-    finished: Path, table_file: Path, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], finished: Path, table_file: Path, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "d2ace", "predict", str(finished), str(table_file), "-o"]
-    subprocess.run([*command, str(tmp_path / "p.csv")], check=True)
+    words = ("predict", str(finished), str(table_file), "-o", str(tmp_path / "p.csv"))
+    assert run(capsys, *words) == (0, "")
     before = everything(tmp_path)
     limited = """
 import resource, signal, sys
@@ -378,7 +378,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
 main(sys.argv[1:])
 """
     full = subprocess.run(
-        [sys.executable, "-c", limited, *command[3:], str(tmp_path / "p.csv")],
+        [sys.executable, "-c", limited, *words],
         check=False,
         capture_output=True,
         text=True,
