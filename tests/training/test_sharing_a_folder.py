@@ -48,7 +48,8 @@ def another_run(path: Path, out: Path) -> Iterator[None]:
 
 
 def content(out: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in out.iterdir() if path.name != ".lock"}
+    files = [path for path in out.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(out)): path.read_bytes() for path in files}
 
 
 def test_a_run_that_starts_over_does_not_touch_one_that_is_training(
@@ -57,7 +58,7 @@ def test_a_run_that_starts_over_does_not_touch_one_that_is_training(
     monkeypatch.setattr(folder, "_PATIENCE", 0.1)
     out = tmp_path / "run"
     with another_run(table_file, out):
-        half_written = out / ".checkpoint.pt.1.tmp"
+        half_written = out / ".d2ace-1-0a1b2c3d.tmp"
         half_written.write_bytes(b"being written")
         before = content(out)
         for settings in ({"seed": 1, "resume": False}, {"resume": True}):

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
+from d2ace._util.paths import given_path
 from d2ace.data import AnnotatedData, load_digits, prepare
 from d2ace.evaluation import METRICS, confidence_interval
 from d2ace.selectors import SELECTORS
@@ -32,7 +33,7 @@ from .figures import canvas
 from .session import Session, raise_unless_well, run
 from .specs import METHODS, RunSpec
 from .store import Store, StoredRun
-from .written import WrittenFolder, named_folder
+from .written import WrittenFolder
 
 __all__ = ["demo"]
 
@@ -72,7 +73,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """Train on the embedded digits with random batches and with D2ACE, and compare."""
-    folder = named_folder(out, "--out")
+    folder = given_path(out, "--out")
     pictures = WrittenFolder(folder)
     pictures.check(PICTURES)
     make_folder(folder)

@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from d2ace._util.paths import given_path
+
 
 def report(
     store: Annotated[Path, typer.Argument(metavar="RUNS.DB", help="The store of a grid.")],
@@ -24,9 +26,8 @@ def report(
     """Write the report on a store: one page, its figures as SVG and PDF, its tables as files."""
     from .report import write_report
     from .store import Store
-    from .written import named_folder
 
-    folder = named_folder(out, "--out")
+    folder = given_path(out, "--out")
     console = Console(file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (

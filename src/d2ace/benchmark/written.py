@@ -17,13 +17,6 @@ from d2ace.errors import RunError, UserError
 LIST = "d2ace-files.json"
 
 
-def named_folder(text: str, option: str) -> Path:
-    """The folder that was typed; nothing at all does not mean the current one."""
-    if not text.strip():
-        raise UserError(f"{option} is empty; name a folder, or write . for the current one")
-    return Path(text)
-
-
 class WrittenFolder:
     """The files of one folder, by their names within it (``tables/scores.csv``)."""
 

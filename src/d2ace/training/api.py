@@ -10,17 +10,18 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from d2ace._util.paths import given_path
+from d2ace.data import MultiLabelData
 from d2ace.errors import UserError
 
 from .config import RunConfig
 from .folder import RunFolder
-from .problem import make_problem
+from .problem import make_problem, no_data
 from .processes import first_process, launch, make_fabric
 from .result import RunResult
 from .run import Run, Watch
 
 if TYPE_CHECKING:
-    from d2ace.data import MultiLabelData
     from d2ace.data.images import ImageData
     from d2ace.data.images.features import Progress
 
@@ -80,10 +81,7 @@ def train(
     --------
     >>> result = d2ace.train("digits", "mlp", "d2ace", epochs=30)  # doctest: +SKIP
     """
-    if isinstance(data, str | os.PathLike):
-        name, given = os.fspath(data), None
-    else:
-        name, given = str(getattr(data, "name", data)), data
+    name, given = _named(data)
     config = RunConfig.from_dict({"data": name, "model": model, "selector": selector, **settings})
     if config.only_warm_up and first_process():
         warnings.warn(config.only_warm_up, stacklevel=2)
@@ -102,6 +100,19 @@ def train(
 
         return tuned(config, given, out, running)
     return train_config(config, given, out=out, **running)
+
+
+def _named(data: Any) -> tuple[str, MultiLabelData | ImageData | None]:
+    """The name of the data, and the data where they are given themselves."""
+    if isinstance(data, str | os.PathLike):
+        return os.fspath(data), None
+    if isinstance(data, MultiLabelData):
+        return data.name, data
+    from d2ace.data.images import ImageData
+
+    if not isinstance(data, ImageData):
+        raise no_data(data)
+    return data.name, data
 
 
 def train_config(
@@ -131,7 +142,7 @@ def train_config(
         raise UserError(f"workers is {workers}; it must be 0 (read images here) or more.")
     if out is None and (tensorboard or checkpoint_every or config.record):
         raise UserError("Checkpoints, event files and records need a folder; name one with out.")
-    folder = None if out is None else RunFolder(Path(out), config)
+    folder = None if out is None else RunFolder(given_path(out, "out"), config)
     if folder is not None:
         folder.check(resume=resume)  # as what it refuses needs no data to be loaded
     fabric = make_fabric(devices, accelerator, config.precision)

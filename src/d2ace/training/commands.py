@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,14 +12,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from d2ace._util.paths import given_path
 from d2ace.data import load_features
-from d2ace.errors import RunError, UserError
+from d2ace.errors import UserError
 from d2ace.evaluation import METRICS
 from d2ace.models import MODELS
 from d2ace.screen import make_console, print_table
 
 from .api import train_config
 from .config import IMAGE_PROTOCOL, RunConfig
+from .predictions import refuse_other_file, write_predictions
 from .processes import first_process
 from .result import RunResult
 from .saved import load_run
@@ -165,7 +165,8 @@ def train(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for checkpoints, weights and the result.")
+        str | None,
+        typer.Option(metavar="PATH", help="Folder for checkpoints, weights and the result."),
     ] = None,
     resume: Annotated[
         bool, typer.Option(help="Go on with the run in the folder, or start it over.")
@@ -226,7 +227,7 @@ def train(
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="The out folder of a finished run.")],
+    run: Annotated[str, typer.Argument(help="The out folder of a finished run.")],
     data: Annotated[
         str,
         typer.Argument(
@@ -235,38 +236,30 @@ def predict(
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="CSV file (default: standard output).")
+        str | None,
+        typer.Option("-o", "--output", metavar="PATH", help="CSV file (default: standard output)."),
     ] = None,
 ) -> None:
     """Predict the probability of every label for the rows of a dataset, as CSV."""
+    path = None if output is None else given_path(output, "output", kind="file")
     saved = load_run(run)
+    header = ["image" if saved.model.input == "image" else "row", *saved.label_names]
+    if path is not None:
+        refuse_other_file(path, header)  # before anything takes long
     if saved.model.input == "image":
         from .saved_images import find_images
 
         images = find_images(data)
-        first, names = "image", [images.place(row) for row in range(images.n)]
+        names = [images.place(row) for row in range(images.n)]
         probabilities = saved.predict_proba(images)
     else:
         probabilities = saved.predict_proba(load_features(data, saved.feature_names))
-        first, names = "row", [str(number) for number in range(len(probabilities))]
-    try:
-        with ExitStack() as stack:
-            stream = (
-                sys.stdout
-                if output is None
-                else stack.enter_context(output.open("w", newline="", encoding="utf-8"))
-            )
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow([first, *saved.label_names])
-            writer.writerows(
-                [name, *(f"{value:.6g}" for value in row)]
-                for name, row in zip(names, probabilities.tolist(), strict=True)
-            )
-    except BrokenPipeError:
-        raise
-    except OSError as problem:
-        place, why = output or "standard output", problem.strerror or problem
-        raise RunError(f"{place} could not be written ({why}); choose another file.") from problem
+        names = [str(number) for number in range(len(probabilities))]
+    rows = (
+        [name, *(f"{value:.6g}" for value in row)]
+        for name, row in zip(names, probabilities.tolist(), strict=True)
+    )
+    write_predictions(path, header, rows)
 
 
 def _one_of(argument: str | None, option: str | None) -> str:
@@ -290,7 +283,7 @@ def _options(option: str, given: list[str] | None) -> dict[str, Any]:
     return options
 
 
-def _show(result: RunResult, out: Path | None) -> None:
+def _show(result: RunResult, out: str | None) -> None:
     config, console = result.config, make_console()
     sizes = result.dataset
     images = MODELS[config["model"]].input == "image"

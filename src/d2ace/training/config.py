@@ -19,7 +19,9 @@ from d2ace.selectors import Random
 from d2ace.selectors.registry import find_selector, selector_file
 from d2ace.words import did_you_mean
 
-__all__ = ["PRECISIONS", "RunConfig", "protocol_of"]
+from .files import fault_of
+
+__all__ = ["PRECISIONS", "RunConfig", "fault_of_config", "protocol_of"]
 
 PRECISIONS = ("32-true", "64-true", "bf16-mixed", "16-mixed")
 
@@ -226,6 +228,13 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "on_broken": ("error", "skip"),
 }
 IMAGE_MODELS = tuple(name for name in MODELS if _reads_images(name))
+
+
+def fault_of_config(values: Any) -> str | None:
+    """What is wrong with settings that were read from a file, or None; nothing is imported."""
+    needed = {"data": str, "model": str, "selector": str}
+    known = {item.name: object for item in fields(RunConfig)} | needed
+    return fault_of(values, known, optional=tuple(known.keys() - needed.keys()))
 
 
 def _whole(value: Any) -> int | None:

@@ -1,34 +1,65 @@
 """The folder of a run: what is in it, and how it stays whole whenever the run is killed.
 
-run.json        the configuration
+run.json        the configuration, and which of the other files are the run's
 checkpoint.pt   everything a run needs to go on
-best-<e>.pt     weights of the best epoch so far; the checkpoint says which
 best.pt         weights of the best epoch, once the run is finished
 record.npz      case studies, where they were asked for
 result.json     the result, written last
+unfinished/     what only a run that goes on needs: the checkpoint before (previous.pt), and weights
+                of the best epochs so far (best-<e>.pt), of which the checkpoints say which
+
+A run removes and replaces nothing else, and these only where it wrote them itself.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
+from d2ace._util.files import remove_leftovers
 from d2ace.errors import RunError, UserError
 
-from .config import RunConfig, protocol_of
-from .files import load_tensors, make_folder, save_tensors, write_whole
+from .checkpoint import BEST, CHECKPOINT, LOOP, SPENT
+from .config import RunConfig, fault_of_config, protocol_of
+from .files import (
+    FORMAT,
+    elsewhere,
+    fault_of,
+    load_json,
+    load_tensors,
+    make_folder,
+    save_json,
+    save_tensors,
+    write_whole,
+)
 from .result import RunResult
 
-__all__ = ["RunFolder", "described", "saved_in"]
+__all__ = ["RunFolder", "Saved", "described", "differences", "saved_in"]
 
-FORMAT = 1
 _PATIENCE = 10.0  # seconds that a run of before may take to end, with its loader workers
+_UNFINISHED = "unfinished"
+_FILES = ["run.json", "checkpoint.pt", "best.pt", "result.json", "record.npz", _UNFINISHED]
+_FILES_OF_BEFORE = _FILES[:-1]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint as it was read back."""
+
+    place: Path
+    content: dict[str, Any]
+    best: Path | None = None
+    weights: dict[str, Any] | None = None
+    """Of the best epoch so far, if one has ended, read from ``best``."""
 
 
 class RunFolder:
@@ -37,22 +68,38 @@ class RunFolder:
     def __init__(self, path: Path, config: RunConfig) -> None:
         self.path = path
         self.config = config
+        self._named = 0  # the best epoch that the last checkpoint names
 
     def check(self, *, resume: bool) -> None:
-        """Refuse the folder of another run, or one with files that look like a run's.
+        """Refuse the folder of another run, or one with files that are no run's.
 
         A run that was refused or killed before it saved anything does not stand in the way.
         """
-        saved = saved_in(self.path)
-        if (self.path / "run.json").exists():
-            theirs = described(self.path)
-            if resume and saved:
-                self._refuse_foreign(theirs, "run.json")
-        elif saved:
-            raise RunError(
-                f"{self.path} holds {saved} without run.json, so nobody knows what it belongs "
-                "to; it was left alone: choose another folder with out."
-            )
+        self.refuse_strangers()
+        if resume and saved_in(self.path):
+            self._refuse_foreign(described(self.path), self.path / "run.json")
+
+    def refuse_strangers(self) -> None:
+        """Refuse a folder where this run would replace what no run has written."""
+        present = _present(self.path, (*_files_of(self.config), ".lock"))
+        own = _own(self.path)  # asked last: whoever runs there writes run.json first
+        for name, found in present.items():
+            if name in own or (name == ".lock" and (own or not found.st_size)):
+                if not _is_right(found.st_mode, name):
+                    raise RunError(
+                        f"{self.path / name} is not what a run wrote; it was left alone: "
+                        f"{elsewhere()}."
+                    )
+            elif own:
+                raise RunError(
+                    f"{self.path} holds {name}, which the run there did not write; it was left "
+                    f"alone: {elsewhere()}, or move it away."
+                )
+            else:
+                raise RunError(
+                    f"{self.path} holds {name} without run.json, so nobody knows what it belongs "
+                    f"to; it was left alone: {elsewhere()}."
+                )
 
     def finished(self, digest: str, processes: int) -> RunResult | None:
         """The result, if this run has ended already with these data and processes."""
@@ -60,6 +107,7 @@ class RunFolder:
         if not path.exists():
             return None
         result = RunResult.read(path)
+        self._refuse_foreign(result.config, path)
         if result.dataset.get("digest", digest) != digest:
             raise self._other_data(path)
         self._refuse_other_processes(path, result.environment["devices"], processes)
@@ -68,34 +116,67 @@ class RunFolder:
     def open(self, *, resume: bool) -> None:
         """Make the folder this run's; without ``resume``, what an earlier one left goes.
 
-        Comes after everything that may refuse the run.
+        Comes after everything that may refuse the run, and after :meth:`load`.
         """
-        if not resume and (self.path / "run.json").exists():
-            for name in ("result.json", "checkpoint.pt", "record.npz", "best.pt", "run.json"):
-                (self.path / name).unlink(missing_ok=True)
-        for left in self.path.glob(".*.pt.*.tmp"):  # by a process killed while it wrote
-            left.unlink(missing_ok=True)
-        if not (self.path / "checkpoint.pt").exists():
-            self._forget_best(keep=None)
-            text = json.dumps({"format": FORMAT, "config": self.config.to_dict()}, indent=1)
-            write_whole(self.path / "run.json", text.encode())
+        with self._removing():
+            if not resume:
+                for name in _own(self.path) - {_UNFINISHED, "run.json"}:
+                    (self.path / name).unlink(missing_ok=True)
+            if not resume or saved_in(self.path) is None:
+                self._clear_unfinished()
+            remove_leftovers(self.path)
+        description = {"config": self.config.to_dict(), "files": _files_of(self.config)}
+        save_json(self.path / "run.json", description)
+        make_folder(self._unfinished)
+        with self._removing():
+            remove_leftovers(self._unfinished)
 
-    def load(self, digest: str, processes: int) -> dict[str, Any] | None:
+    def load(self, digest: str, processes: int) -> Saved | None:
         """The checkpoint, if there is one; one of another run or other data is refused."""
-        path = self.path / "checkpoint.pt"
-        if not path.exists():
+        newest = self.path / "checkpoint.pt"
+        if newest.exists():
+            saved = self._read(newest, digest, processes, self._remedy(digest, processes))
+        elif self._previous.exists():  # which was moved there when a run was killed
+            saved = self._read(self._previous, digest, processes, elsewhere)
+        else:
             return None
-        content = load_tensors(path, "a checkpoint")
-        if content.get("format") != FORMAT or "loop" not in content:
+        self._named = saved.content["loop"]["best_epoch"]
+        return saved
+
+    def _remedy(self, digest: str, processes: int) -> Callable[[], str]:
+        """What to do about a damaged checkpoint, or one whose weights are damaged."""
+
+        def remedy() -> str:
+            try:
+                if self._previous.exists():
+                    self._read(self._previous, digest, processes, elsewhere)
+                    return (
+                        f"move checkpoint.pt away, and the run goes on from {self._previous}, "
+                        f"which is whole, or {elsewhere()}"
+                    )
+            except (RunError, UserError):  # no help either
+                pass
+            return f"move checkpoint.pt away to start afresh, or {elsewhere()}"
+
+        return remedy
+
+    def _read(self, path: Path, digest: str, processes: int, remedy: Callable[[], str]) -> Saved:
+        content = load_tensors(path, "a checkpoint", CHECKPOINT, remedy=remedy)
+        loop, config = content["loop"], _plain(content["config"])
+        fault = fault_of(loop, LOOP, optional=("precision",))
+        fault = fault or fault_of(content["spent"], SPENT) or fault_of_config(config)
+        if fault is not None:
             raise RunError(
-                f"{path} holds no checkpoint of this version; it was left alone: choose another "
-                "folder with out."
+                f"{path} is no checkpoint of this version (it {fault}); it was left alone: "
+                f"{remedy()}."
             )
-        self._refuse_foreign(json.loads(content["config"]), "checkpoint.pt")
+        self._refuse_foreign(config, path)
         if content["data"] != digest:
             raise self._other_data(path)
         self._refuse_other_processes(path, content["processes"], processes)
-        return content
+        if not loop["best_epoch"]:
+            return Saved(path, content)
+        return Saved(path, content, *self._load_best(loop["best_epoch"], remedy))
 
     def _other_data(self, path: Path) -> RunError:
         return RunError(
@@ -113,7 +194,7 @@ class RunFolder:
     def save(
         self, loop: dict[str, Any], spent: dict[str, float], digest: str, processes: int
     ) -> None:
-        """Write the checkpoint, then drop weights it no longer needs."""
+        """Write the checkpoint, keep the one before, and drop weights that neither needs."""
         save_tensors(
             self.path / "checkpoint.pt",
             {
@@ -124,45 +205,81 @@ class RunFolder:
                 "spent": spent,
                 "loop": loop,
             },
+            before=self._previous,
         )
-        self._forget_best(keep=loop["best_epoch"])
+        with self._removing():
+            self._forget_best(keep=(self._named, loop["best_epoch"]))
+        self._named = loop["best_epoch"]
 
     def save_best(self, epoch: int, content: dict[str, Any]) -> None:
         """Keep the weights of the best epoch so far beside those the checkpoint refers to."""
         save_tensors(self._best(epoch), {"format": FORMAT, "epoch": epoch, **content})
 
-    def load_best(self, epoch: int) -> dict[str, Any]:
-        """The weights of ``epoch``."""
-        for path in (self._best(epoch), self.path / "best.pt"):
+    def _load_best(self, epoch: int, remedy: Callable[[], str]) -> tuple[Path, dict[str, Any]]:
+        for path in (*self._places(epoch), self.path / "best.pt"):
             if path.exists():
-                content = load_tensors(path, "saved weights")
-                if content.get("epoch") == epoch:
-                    return content
+                what = f"the weights of epoch {epoch}"
+                content = load_tensors(path, what, BEST, optional=("fill",), remedy=remedy)
+                if content["epoch"] == epoch:
+                    return path, content["weights"]
         raise RunError(
-            f"{self._best(epoch)}, the weights of the best epoch, is missing; start the run again "
-            "with resume off or in another folder."
+            f"{self._best(epoch)}, the weights of the best epoch, is missing; {remedy()}."
         )
 
     def keep(self, best_epoch: int, record: bytes | None) -> None:
         """Write what a finished run leaves beside its result."""
         if record is not None:
             write_whole(self.path / "record.npz", record)
-        best = self._best(best_epoch)
-        if best.exists():  # else it was copied before this process was killed
-            write_whole(self.path / "best.pt", best.read_bytes())
+        for best in self._places(best_epoch):  # none, if copied before this process was killed
+            if best.exists():
+                write_whole(self.path / "best.pt", best.read_bytes())
+                return
 
     def finish(self, result: RunResult) -> None:
         """Write the result; it comes last, so that a run with a result is complete."""
-        self._forget_best(keep=None)  # which are in best.pt by now
-        write_whole(self.path / "result.json", json.dumps(result.to_dict(), indent=1).encode())
+        with self._removing():
+            self._clear_unfinished()  # whose weights are in best.pt by now
+        result.write(self.path / "result.json")
+
+    @property
+    def _unfinished(self) -> Path:
+        return self.path / _UNFINISHED
+
+    @property
+    def _previous(self) -> Path:
+        return self._unfinished / "previous.pt"
 
     def _best(self, epoch: int) -> Path:
-        return self.path / f"best-{epoch}.pt"
+        return self._unfinished / f"best-{epoch}.pt"
 
-    def _forget_best(self, keep: int | None) -> None:
-        for path in self.path.glob("best-*.pt"):
-            if re.fullmatch(r"best-\d+\.pt", path.name) and path != self._best(keep or 0):
+    def _places(self, epoch: int) -> tuple[Path, Path]:
+        """Where weights of an epoch may be: runs of before had them beside the checkpoint."""
+        return self._best(epoch), self.path / f"best-{epoch}.pt"
+
+    def _forget_best(self, keep: tuple[int, ...]) -> None:
+        for path in self._unfinished.glob("best-*.pt"):
+            number = re.fullmatch(r"best-(\d+)\.pt", path.name)
+            if number and int(number[1]) not in keep and path.is_file():
                 path.unlink(missing_ok=True)
+
+    def _clear_unfinished(self) -> None:
+        if not self._unfinished.is_dir():
+            return
+        self._previous.unlink(missing_ok=True)
+        self._forget_best(keep=())
+        remove_leftovers(self._unfinished)
+        with suppress(OSError):  # somebody else has put something there
+            self._unfinished.rmdir()
+
+    @contextmanager
+    def _removing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            raise RunError(
+                f"{problem.filename or self.path} could not be removed "
+                f"({problem.strerror or problem}); make the folder writable, or {elsewhere()}."
+            ) from problem
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -179,43 +296,87 @@ class RunFolder:
                 f"Another process is training in {self.path}; wait for it, or choose another "
                 "folder with out."
             ) from problem
+        except OSError as problem:
+            raise RunError(
+                f"{self.path} cannot be locked ({problem.strerror or problem}); {elsewhere()}."
+            ) from problem
         try:
             yield
         finally:
             lock.release()
 
-    def _refuse_foreign(self, theirs: dict[str, Any], name: str) -> None:
-        ours = json.loads(json.dumps(self.config.to_dict()))
-        theirs = {**protocol_of(theirs.get("model")), **theirs}  # of before a setting existed
-        differing = [
-            f"{key} {theirs.get(key)!r} instead of {value!r}"
-            for key, value in ours.items()
-            if theirs.get(key) != value
-        ]
+    def _refuse_foreign(self, theirs: dict[str, Any], path: Path) -> None:
+        differing = differences(self.config.to_dict(), theirs)
         if differing:
             raise UserError(
-                f"{self.path / name} belongs to another run ({', '.join(differing)}); it was left "
-                "alone: choose another folder with out, or switch resume off to start over."
+                f"{path} belongs to another run ({', '.join(differing)}); it was left alone: "
+                "choose another folder with out, or switch resume off to start over."
             )
+
+
+def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+    """In which settings two runs differ, in words."""
+    ours = json.loads(json.dumps(ours))
+    theirs = {**protocol_of(theirs.get("model")), **theirs}  # of before a setting existed
+    return [
+        f"{key} {theirs.get(key)!r} instead of {value!r}"
+        for key, value in ours.items()
+        if theirs.get(key) != value
+    ]
 
 
 def saved_in(folder: Path) -> str | None:
     """The first of the files in a folder that a run would miss, or None."""
-    names = ("checkpoint.pt", "best.pt", "result.json")
-    return next((name for name in names if (folder / name).exists()), None)
+    names = ("checkpoint.pt", "best.pt", "result.json", f"{_UNFINISHED}/previous.pt")
+    return next((name for name in names if os.path.exists(folder / name)), None)
 
 
 def described(folder: Path) -> dict[str, Any]:
     """The configuration of the run in a folder."""
-    path = folder / "run.json"
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        config = content["config"]
-        if not isinstance(config, dict):
-            raise TypeError("config is no table")
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise RunError(
-            f"{path} does not describe a run ({problem}); it was left alone: choose another "
-            "folder with out."
-        ) from problem
+    config: dict[str, Any] = _description(folder)["config"]
     return config
+
+
+def _own(folder: Path) -> set[str]:
+    """Those of the files in a folder that its run wrote or will write."""
+    if not os.path.lexists(folder / "run.json"):
+        return set()
+    listed = _description(folder).get("files", _FILES_OF_BEFORE)
+    return {name for name in _FILES if name in listed} | {"run.json"}
+
+
+def _description(folder: Path) -> dict[str, Any]:
+    path, parts = folder / "run.json", {"config": dict, "files": list}
+    what, remedy = "the description of a run", f"restore it, or {elsewhere()}"
+    content = load_json(path, what, parts, optional=("files",), remedy=lambda: remedy)
+    fault = fault_of_config(content["config"])
+    if fault is not None:
+        raise RunError(
+            f"{path} cannot be read as {what} (its config {fault}); it was left alone: {remedy}."
+        )
+    return content
+
+
+def _files_of(config: RunConfig) -> list[str]:
+    return [name for name in _FILES if config.record or name != "record.npz"]
+
+
+def _present(folder: Path, names: Iterable[str]) -> dict[str, os.stat_result]:
+    """Those of the names that are there; a link is looked at, not through."""
+    found = {}
+    for name in names:
+        with suppress(OSError):
+            found[name] = os.lstat(folder / name)
+    return found
+
+
+def _is_right(mode: int, name: str) -> bool:
+    """Links count as what they are, so that nothing behind one is ever removed."""
+    return stat.S_ISDIR(mode) if name == _UNFINISHED else stat.S_ISREG(mode)
+
+
+def _plain(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -157,6 +157,7 @@ class Loop(Training):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where :meth:`state_dict` was taken."""
+        self._refuse_unfit(state)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         if state.get("precision"):  # the gradient scale; checkpoints of before have none
@@ -172,6 +173,25 @@ class Loop(Training):
         sums = state["loss_sum"].to(self.fabric.device)
         self._loss_sum = sums[self.fabric.global_rank].clone() if sums.ndim else sums
         self.clock.seconds |= state["seconds"]  # where a checkpoint of before lacks a part, 0
+
+    def _refuse_unfit(self, state: dict[str, Any]) -> None:
+        """What no later step would notice."""
+        epoch, position, best = state["epoch"], state["position"], state["best_epoch"]
+        done = [each["epoch"] for each in json.loads(state["history"])]
+        if (
+            done != list(range(1, epoch))
+            or epoch > self.config.epochs + 1
+            or best not in [0, *done]
+        ):
+            raise ValueError(f"epoch {epoch}, with best {best}, cannot follow {len(done)} epochs")
+        if not 0 <= position <= len(self.shared.selector):
+            raise ValueError(f"batch {position} is none of {len(self.shared.selector)}")
+        if not all(isinstance(spent, int | float) for spent in state["seconds"].values()):
+            raise ValueError("seconds are no numbers")
+        rows = self._epoch_counts.shape
+        for name in ("draw_counts", "epoch_counts"):
+            if state[name].shape != rows or state[name].dtype != torch.int64:
+                raise ValueError(f"{name} does not count the {rows[0]} training rows")
 
 
 def refuse_undefined_monitor(monitor: str, labels: sp.csr_matrix, *, of: str, share: str) -> None:

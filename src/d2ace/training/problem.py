@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from d2ace.data.images import ImageData
     from d2ace.data.images.features import Progress
 
-__all__ = ["Problem", "Rows", "Split", "make_problem"]
+__all__ = ["Problem", "Rows", "Split", "make_problem", "no_data"]
 
 Ints = npt.NDArray[np.int64]
 Drawn = tuple[Part, Tensor]
@@ -202,8 +202,14 @@ def _refuse_other_data(config: RunConfig, data: Any) -> NoReturn:
             f"{config.model} is a model for tables, but the data is {kind}; choose from "
             f"{', '.join(IMAGE_MODELS)} for images."
         )
-    raise UserError(
-        f"The data is a {kind}, which cannot be trained on; give a name, a path or a "
+    raise no_data(data)
+
+
+def no_data(given: Any) -> UserError:
+    """The error for what is neither data nor names any."""
+    kind = "None" if given is None else f"a {type(given).__name__}"
+    return UserError(
+        f"The data is {kind}, which cannot be trained on; give a name, a path or a "
         "d2ace.data.MultiLabelData."
     )
 

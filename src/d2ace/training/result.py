@@ -15,10 +15,12 @@ import torch
 
 import d2ace
 from d2ace.errors import RunError
+from d2ace.evaluation import METRICS
 
-__all__ = ["FORMAT", "RunResult", "environment"]
+from .config import fault_of_config
+from .files import FORMAT, NUMBER, Parts, fault_of, load_json, save_json
 
-FORMAT = 1
+__all__ = ["RunResult", "environment"]
 
 
 @dataclass(frozen=True)
@@ -72,12 +74,18 @@ class RunResult:
     @classmethod
     def read(cls, path: str | Path) -> RunResult:
         """The result in a ``result.json``."""
-        try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
-        except (OSError, ValueError, AttributeError, TypeError, KeyError, RunError) as problem:
+        what = "the result of a run"
+        content = load_json(Path(path), what, _PARTS, optional=("tuning",), remedy=_remedy)
+        fault = _fault(content)
+        if fault is not None:
             raise RunError(
-                f"{path} cannot be read as the result of a run ({problem}); it was left alone."
-            ) from problem
+                f"{path} cannot be read as {what} ({fault}); it was left alone: {_remedy()}."
+            )
+        return cls.from_dict(content)
+
+    def write(self, path: Path) -> None:
+        """Write the result as a whole, with a checksum."""
+        save_json(path, self.to_dict())
 
     def __repr__(self) -> str:
         config = self.config
@@ -87,6 +95,60 @@ class RunResult:
             + ", ".join(f"{name} {self.test[name]:.4f}" for name in _SHOWN)
             + f", best epoch {self.best_epoch})"
         )
+
+
+_PARTS: Parts = {
+    "config": dict,
+    "environment": dict,
+    "dataset": dict,
+    "best_epoch": int,
+    "validation": dict,
+    "test": dict,
+    "undefined": dict,
+    "seconds": dict,
+    "cpu_seconds": NUMBER,
+    "history": list,
+    "tuning": (list, type(None)),
+}
+_UNDEFINED = (*NUMBER, type(None))
+_METRICS: Parts = dict.fromkeys(METRICS, _UNDEFINED)
+_SIZES = ("features", "labels", "train", "validation", "test")
+_DATASET: Parts = {"name": str, "digest": str, **dict.fromkeys(_SIZES, int)}
+_TRIED: Parts = {
+    "model_options": dict,
+    "selector_options": dict,
+    "validation": _UNDEFINED,
+    "epoch": int,
+}
+
+
+def _fault(content: Mapping[str, Any]) -> str | None:
+    """What is wrong inside the parts of a result, or None."""
+    faults = {
+        "config": fault_of_config(content["config"]),
+        "dataset": fault_of(content["dataset"], _DATASET, optional=("digest",)),
+        "undefined": fault_of(content["undefined"], {"validation": int, "test": int}),
+        "seconds": fault_of(content["seconds"], dict.fromkeys(content["seconds"], NUMBER)),
+        "validation": fault_of(content["validation"], _METRICS),
+        "test": fault_of(content["test"], _METRICS),
+    }
+    for number, entry in enumerate(content["history"]):
+        metrics = entry.get("validation") if isinstance(entry, dict) else entry
+        faults[f"history[{number}]"] = fault_of(metrics, _METRICS)
+    for number, tried in enumerate(content.get("tuning") or ()):
+        faults[f"tuning[{number}]"] = fault_of(tried, _TRIED, optional=tuple(_TRIED))
+    for name, fault in faults.items():
+        if fault is not None:
+            return f"its {name} {fault}"
+    if not isinstance(content["environment"].get("devices"), int):
+        return "its environment does not say how many devices there were"
+    if not 1 <= content["best_epoch"] <= len(content["history"]):
+        return f"its best epoch {content['best_epoch']} is none of {len(content['history'])}"
+    return None
+
+
+def _remedy() -> str:
+    return "move it away and start the run again, which ends anew from its last checkpoint"
 
 
 _SHOWN = ("macro_auc", "macro_f1", "ranking_loss")

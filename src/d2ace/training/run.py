@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +18,8 @@ from d2ace.evaluation import Evaluation
 
 from .clock import PARTS
 from .config import RunConfig
-from .folder import RunFolder
+from .files import elsewhere
+from .folder import RunFolder, Saved
 from .interruption import Interruption, RunInterrupted
 from .problem import Problem
 from .processes import any_process
@@ -62,16 +64,13 @@ class Run:
         loop = Loop(self.config, problem, fabric)
         best: dict[str, Any] | None = None
         if self.folder is not None:
-            if fabric.is_global_zero:
-                self.folder.open(resume=self.resume)
-            fabric.barrier()
-            saved = self.folder.load(problem.digest, fabric.world_size)
+            saved = self.folder.load(problem.digest, fabric.world_size) if self.resume else None
             self._refuse_different(fabric, saved, len(loop.shared.selector))
             if saved is not None:
-                loop.load_state_dict(saved["loop"])
-                spent = _Spent(**saved["spent"])
-                if loop.best_epoch:
-                    best = self.folder.load_best(loop.best_epoch)["weights"]
+                spent, best = self._restored(loop, saved), saved.weights
+            if fabric.is_global_zero:  # only now, so that a file that is refused changes nothing
+                self.folder.open(resume=self.resume)
+            fabric.barrier()
         spent.setup += self.prepared + time.perf_counter() - started
         with Interruption() if self.folder is not None else _Uninterrupted() as asked:
             while not loop.finished:
@@ -100,9 +99,26 @@ class Run:
         fabric.barrier()
         return result
 
-    def _refuse_different(self, fabric: Fabric, saved: dict[str, Any] | None, batches: int) -> None:
+    def _restored(self, loop: Loop, saved: Saved) -> _Spent:
+        """Go on from a checkpoint; the seconds that were spent before it."""
+        place: Path | None = saved.place
+        try:
+            if saved.weights is not None:
+                place = saved.best
+                loop.model.load_state_dict(saved.weights)  # which the end of the run will do
+                place = saved.place
+            loop.load_state_dict(saved.content["loop"])
+        except Exception as problem:  # parts of other shapes fail in as many ways as there are
+            why = " ".join(f"{type(problem).__name__}: {problem}".split())
+            raise RunError(
+                f"{place} does not fit this version ({why}); it was left alone: {elsewhere()}."
+            ) from problem
+        return _Spent(**saved.content["spent"])
+
+    def _refuse_different(self, fabric: Fabric, saved: Saved | None, batches: int) -> None:
         """All processes must go on from the same step."""
-        step = -1 if saved is None else saved["loop"]["epoch"] * batches + saved["loop"]["position"]
+        at = None if saved is None else saved.content["loop"]
+        step = -1 if at is None else at["epoch"] * batches + at["position"]
         if any_process(fabric, step) != -any_process(fabric, -step):
             raise RunError(
                 "The processes do not find the same checkpoint; use an out folder that all "

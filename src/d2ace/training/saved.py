@@ -5,6 +5,7 @@ Runs on images are in :mod:`.saved_images`.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,19 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
+from d2ace._util.paths import given_path
 from d2ace.data import MultiLabelData, Scaler
 from d2ace.data.load import numbered
 from d2ace.data.missing import Missing, filled
 from d2ace.errors import RunError, UserError
 from d2ace.models import MODELS, MultiLabelModel, make_model
 
+from .checkpoint import BEST
 from .config import RunConfig
 from .files import load_tensors
+from .folder import differences
 from .problem import Rows
 from .result import RunResult
 
@@ -32,23 +37,30 @@ class SavedRun:
 
     model: MultiLabelModel
 
-    def __init__(self, path: Path) -> None:
-        self._place = path / "best.pt"
-        self.result, saved = _opened(path)
+    def __init__(self, place: Path, result: RunResult, saved: dict[str, Any]) -> None:
+        self._place, self.result = place, result
+        self.label_names: list[str] = saved["label_names"]
+        # What chose the batches may be a file that is gone, and is not needed any more.
+        forgotten: dict[str, Any] = {
+            "selector": "random",
+            "selector_options": {},
+            "selector_source": None,
+        }
         try:
-            self.label_names: list[str] = saved["label_names"]
-            # What chose the batches may be a file that is gone, and is not needed any more.
-            forgotten: dict[str, Any] = {
-                "selector": "random",
-                "selector_options": {},
-                "selector_source": None,
-            }
-            self._restore(RunConfig.from_dict(self.result.config | forgotten), saved)
+            config = RunConfig.from_dict(result.config | forgotten)
+        except UserError as problem:
+            raise RunError(
+                f"{place.with_name('result.json')} is not of this version ({problem}); it was left "
+                "alone: train the run again in another folder."
+            ) from problem
+        try:
+            self._restore(config, saved)
         except RunError:  # has a sentence of its own, as about a backbone's weights that are gone
             raise
-        except (KeyError, TypeError, ValueError, RuntimeError) as problem:
+        except Exception as problem:  # parts of other shapes fail in as many ways as there are
+            why = " ".join(f"{type(problem).__name__}: {problem}".split())
             raise RunError(
-                f"{self._place} does not fit this version ({problem}); train the run again."
+                f"{place} does not fit this version ({why}); it was left alone: {_again()}."
             ) from problem
 
     def _restore(self, config: RunConfig, saved: dict[str, Any]) -> None:
@@ -63,6 +75,7 @@ class SavedRun:
         self._scaler = Scaler(**{key: part.numpy() for key, part in scaler.items()})
         fill = saved.get("fill")  # which runs of before had not
         self._fill = None if fill is None else fill.numpy()
+        _refuse_unfit(self.feature_names, self._features, {**scaler, "fill": fill})
         self.model = rebuilt(config.model, config.model_options, len(self._features), saved)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.floating]:
@@ -150,22 +163,50 @@ def _columns(have: tuple[str, ...], want: tuple[str, ...]) -> list[int] | None:
 
 def load_run(path: str | Path) -> SavedRun:
     """The finished run in a folder, ready to predict."""
-    result, _ = _opened(Path(path))
-    model = result.config.get("model")
+    folder = given_path(path, "the folder of a run")
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}; name the out folder of a run.")
+    if not (folder / "result.json").exists():
+        raise RunError(f"{folder} holds no finished run; train it to its end first.")
+    result, place = RunResult.read(folder / "result.json"), folder / "best.pt"
+    saved = load_tensors(place, "saved weights", BEST, optional=("fill",), remedy=_again)
+    _refuse_other_run(place, result, saved)
+    model = result.config["model"]
     if model in MODELS and MODELS[model].input == "image":
         from .saved_images import SavedImageRun
 
-        return SavedImageRun(Path(path))
-    return SavedRun(Path(path))
+        return SavedImageRun(place, result, saved)
+    return SavedRun(place, result, saved)
 
 
-def _opened(path: Path) -> tuple[RunResult, dict[str, Any]]:
-    if not path.is_dir():
-        raise UserError(f"There is no folder {path}; name the out folder of a run.")
-    if not (path / "result.json").exists():
-        raise RunError(f"{path} holds no finished run; train it to its end first.")
-    result = RunResult.read(path / "result.json")
-    return result, load_tensors(path / "best.pt", "saved weights")
+def _again() -> str:
+    return "train the run again, with resume off or in another folder"
+
+
+def _refuse_other_run(place: Path, result: RunResult, saved: dict[str, Any]) -> None:
+    """Weights and result belong together."""
+    try:
+        differing = differences(result.config, json.loads(saved["config"]))
+    except (ValueError, TypeError, AttributeError):
+        differing = ["a config that is none"]
+    if saved["epoch"] != result.best_epoch:
+        differing.append(f"epoch {saved['epoch']} instead of {result.best_epoch}")
+    if differing:
+        raise RunError(
+            f"{place} is of another run than result.json beside it ({', '.join(differing)}); both "
+            f"were left alone: {_again()}."
+        )
+
+
+def _refuse_unfit(
+    names: list[str], columns: npt.NDArray[np.int64], vectors: dict[str, Tensor | None]
+) -> None:
+    """Parts that are whole, each for itself, must fit each other, too."""
+    if columns.ndim != 1 or not all(0 <= column < len(names) for column in columns):
+        raise ValueError(f"its features are not among the {len(names)} that have names")
+    for name, vector in vectors.items():
+        if vector is not None and vector.shape != columns.shape:
+            raise ValueError(f"its {name} is not of {len(columns)} features")
 
 
 def rebuilt(

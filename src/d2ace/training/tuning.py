@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from d2ace._util.paths import given_path
 from d2ace.errors import UserError
 from d2ace.evaluation import METRICS
 
@@ -59,7 +60,8 @@ def tuned(
             f"{', '.join(SELECTOR_GRIDS)}, and options given explicitly stay as they are."
         )
     if out is not None:
-        _refuse_other_run(Path(out), config)
+        out = given_path(out, "out")
+        _refuse_other_run(out, config)
     total = len(_combinations(models)) + len(_combinations(selectors))
     tried: list[dict[str, Any]] = []
     best: tuple[float, RunResult, Path | None] | None = None
@@ -68,7 +70,7 @@ def tuned(
         for values in _combinations(grid):
             change: dict[str, Any] = {field: {**getattr(start, field), **values}}
             candidate = replace(start, **change)
-            place = None if out is None else Path(out) / "tune" / _folder_name(values)
+            place = None if out is None else out / "tune" / _folder_name(values)
             if begin is not None:
                 begin(candidate, f"candidate {len(tried) + 1} of {total}: {_shown(values)}")
             result = train_config(candidate, data, out=place, **running)
@@ -80,14 +82,15 @@ def tuned(
     assert best is not None  # noqa: S101 - one of the two grids has an entry
     chosen = replace(best[1], tuning=tried)
     if out is not None and best[2] is not None and first_process():
-        with RunFolder(Path(out), config).alone():
-            _refuse_other_run(Path(out), config)  # which may have come during the search
-            _copy(best[2], Path(out), chosen)
+        with RunFolder(out, config).alone():
+            _refuse_other_run(out, config)  # which may have come during the search
+            _copy(best[2], out, chosen)
     return chosen
 
 
 def _refuse_other_run(out: Path, config: RunConfig) -> None:
     """Only what this very search has put there may be replaced."""
+    RunFolder(out, config).refuse_strangers()
     what, tuning = "the result of another run", None
     if (out / "result.json").exists():
         before = RunResult.read(out / "result.json")
@@ -136,4 +139,4 @@ def _copy(source: Path, target: Path, result: RunResult) -> None:
     for name in ("run.json", "best.pt", "record.npz"):
         if (source / name).exists():
             write_whole(target / name, (source / name).read_bytes())
-    write_whole(target / "result.json", result.to_json().encode())
+    result.write(target / "result.json")

@@ -12,6 +12,7 @@ from d2ace.errors import UserError
 from d2ace.evaluation import METRICS
 
 from .config import RunConfig
+from .files import make_folder
 from .run import Watch
 
 if TYPE_CHECKING:
@@ -182,6 +183,7 @@ class EventFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._writer: Any = None
+        make_folder(folder)
         try:
             import tensorboard  # noqa: F401 - asked for before hours of training, not after
         except ImportError as error:

@@ -1,0 +1,70 @@
+"""Predictions as CSV: on standard output, or in a file that is there as a whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from d2ace._util.files import whole
+from d2ace.errors import RunError, UserError
+
+__all__ = ["refuse_other_file", "write_predictions"]
+
+
+def refuse_other_file(path: Path, header: Sequence[str]) -> None:
+    """Refuse to replace anything but predictions under the same header, or an empty file."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; it was left alone: name a file with -o.")
+    if not path.is_file():
+        return
+    first = io.StringIO()
+    csv.writer(first, lineterminator="\n").writerow(header)
+    expected = first.getvalue().encode()
+    with _told(path), path.open("rb") as file:
+        found = file.read(len(expected))
+    if found not in (b"", expected):
+        raise UserError(
+            f"{path} holds something other than predictions of this run; it was left alone: name "
+            "another file with -o, or move it away."
+        )
+
+
+def write_predictions(
+    path: Path | None, header: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:
+    """Write CSV to ``path``, or to standard output."""
+    with _told(path), _stream(path) as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+@contextmanager
+def _stream(path: Path | None) -> Iterator[TextIO]:
+    if path is None:
+        yield sys.stdout
+    elif path.exists() and not path.is_file():  # a pipe or a device stays what it is
+        with path.open("w", newline="", encoding="utf-8") as stream:
+            yield stream
+    else:
+        with whole(Path(os.path.realpath(path))) as file:  # a link stays a link
+            text = io.TextIOWrapper(file, newline="", encoding="utf-8")
+            yield text
+            text.detach()
+
+
+@contextmanager
+def _told(path: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:  # told by whoever started us
+        raise
+    except OSError as problem:
+        place, why = path or "standard output", problem.strerror or problem
+        raise RunError(f"{place} could not be written ({why}); choose another file.") from problem
