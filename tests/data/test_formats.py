@@ -169,9 +169,9 @@ BAD_NPZ: dict[str, tuple[dict[str, bytes], str]] = {
     "rows differ": ({"X": npy(np.ones((3, 1))), "Y": ONE}, "X has 3 rows and Y has 2"),
     "flat": ({"X": npy(np.ones(2)), "Y": ONE}, "X is 1-dimensional"),
     "text": ({"X": npy(np.array([["a"], ["b"]])), "Y": ONE}, "a two-dimensional table of numbers"),
-    "label 2": ({"X": ONE, "Y": npy(np.array([[1], [2]]))}, "row 1 of Y has a label other than"),
-    "label nan": ({"X": ONE, "Y": npy(np.array([[np.nan], [1]]))}, "row 0 of Y has a label"),
-    "not finite": ({"X": npy(np.array([[1], [np.inf]])), "Y": ONE}, "row 1 of X is not finite"),
+    "label 2": ({"X": ONE, "Y": npy(np.array([[1], [2]]))}, "row 1 .*has 2 as label"),
+    "label nan": ({"X": ONE, "Y": npy(np.array([[np.nan], [1]]))}, "row 0 .*has nan as label"),
+    "not finite": ({"X": npy(np.array([[1], [np.inf]])), "Y": ONE}, "row 1 .*has inf as"),
     "names": (
         {"X": ONE, "Y": ONE, "label_names": npy(np.array(["a", "b"]))},
         "2 label names for 1",
@@ -189,7 +189,7 @@ BAD_NPZ: dict[str, tuple[dict[str, bytes], str]] = {
     "stored twice": (
         {"X": ONE, "Y_data": npy(np.array([1, 1])), "Y_indices": npy(np.array([0, 0]))}
         | {"Y_indptr": npy(np.array([0, 0, 2])), "Y_shape": npy(np.array([2, 1]))},
-        "row 1 of Y has a label other than",
+        "row 1 .*has 2 as label",
     ),
 }
 
@@ -240,7 +240,7 @@ def test_mat_with_signs_and_sparse_tables(tmp_path: Path) -> None:
     [
         ({"data": np.ones((2, 2))}, "has no variables 'data' and 'target'"),
         ({"data": np.ones((2, 2)), "target": np.ones((5, 5))}, "X has 2 rows and Y has 5"),
-        ({"data": np.ones((2, 2)), "target": np.full((1, 2), 3)}, "a label other than 0 and 1"),
+        ({"data": np.ones((2, 2)), "target": np.full((1, 2), 3)}, "has 3 as label"),
         ({"data": np.array([["a"]]), "target": np.ones((1, 1))}, "table of numbers"),
         ({"data": np.ones((3, 2)), "target": np.array([[1, 0, -1]])}, "labels of -1 and of 0"),
         (

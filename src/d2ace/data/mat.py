@@ -29,13 +29,7 @@ def read_mat(source: Source) -> MultiLabelData:
     n = X.shape[0]
     if Y.ndim == 2 and Y.shape[1] == n and (Y.shape[0] != n or tuple(content) == _PAIRS[0]):
         Y = Y.T
-    signs = Y.data if sp.issparse(Y) else Y
-    if signs.dtype.kind in "if" and (signs == -1).any():
-        if signs.size < math.prod(Y.shape) or (signs == 0).any():
-            message = "has labels of -1 and of 0, one of which may mean unknown; use 0/1 or -1/+1"
-            raise fault(source.path, None, message)
-        Y = Y.maximum(0) if sp.issparse(Y) else np.maximum(Y, 0)
-    return as_data(source.path, source.path.stem, X, Y)
+    return as_data(source.path, source.path.stem, X, Y, signs=True)
 
 
 def read_mat_features(source: Source) -> MultiLabelData:
