@@ -134,7 +134,7 @@ LABEL_LISTS = {
     "no labels": ("<labels/>", "has no <label"),
     "nameless": ("<labels><label/></labels>", "has no <label"),
     "unknown label": ('<labels><label name="lable"/></labels>', "'lable' of .*bad.xml is no attr"),
-    "label twice": ('<labels><label name="l"/><label name="l"/></labels>', "one label twice"),
+    "label twice": ('<labels><label name="l"/><label name="l"/></labels>', "'l' twice"),
     "no encoding": ('<?xml version="1.0" encoding="martian"?><labels/>', "bad.xml"),
     "deep": ("<labels>" + "<label name='l'>" * 100_000, "is not well-formed"),
 }

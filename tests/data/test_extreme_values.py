@@ -71,7 +71,10 @@ def test_training_on_huge_features_works() -> None:
     found = [
         d2ace.train(
             MultiLabelData(name, features, data.Y, data.feature_names, data.label_names),
-            **{"model": "mlp", "selector": "d2ace", "epochs": 3, "warmup": 1},
+            model="mlp",
+            selector="d2ace",
+            epochs=3,
+            warmup=1,
         ).test
         for name, features in (("huge", X), ("plain", (X > 0).astype(np.float32)))
     ]

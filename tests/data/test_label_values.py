@@ -71,7 +71,7 @@ def test_any_other_value_is_named(
 @pytest.mark.parametrize("sparse", [False, True])
 def test_signs_and_zeros_together_are_refused(sparse: bool, tmp_path: Path) -> None:
     Y = labels(-1.0, 0.0, others=(1, 1))
-    with pytest.raises(DataError, match="has labels of -1 and of 0, .* use 0/1 or -1/\\+1"):
+    with pytest.raises(DataError, match=r"has labels of -1 and of 0, .* use 0/1 or -1/\+1"):
         load(mat(tmp_path / "set.mat", sp.csc_matrix(Y) if sparse else Y))
 
 

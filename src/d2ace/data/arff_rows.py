@@ -224,6 +224,8 @@ def _sparse_block(columns: _Columns, rows: list[bytes], lines: list[int]) -> sp.
     for written, line in zip(rows, lines, strict=True):
         if not written.endswith(b"}"):
             raise fault(columns.path, line, "is a sparse row without its closing brace '}'")
+        if written.count(b"{") > 1 or written.count(b"}") > 1:
+            raise fault(columns.path, line, "has a brace inside a sparse row; put it in quotes")
     text = b"\n".join([row[1:-1].strip() for row in rows]) + b"\n"
     start, end, row, space = _pairs(text)
     split = space

@@ -83,7 +83,7 @@ class Scaler:
         return scaled
 
     def _scaled(self, X: Any, exact: np.dtype[Any]) -> Any:
-        """``X`` scaled with numbers of the kind ``exact``; of a sparse table, all that is stored."""
+        """``X`` scaled with numbers of the kind ``exact``; a sparse table keeps its zeros."""
         constant = self.span == 0
         span = np.where(constant, self.span.dtype.type(1), self.span)
         with np.errstate(over="ignore"):
