@@ -164,7 +164,7 @@ BAD_NPZ: dict[str, tuple[dict[str, bytes], str]] = {
     "huge shape": ({"X": declared("(10**12,)"), "Y": ONE}, "damaged|declares"),
     "large shape": ({"X": declared("(1000000000, 1000)"), "Y": ONE}, "more than the file holds"),
     "negative shape": ({"X": declared("(-2, -5)"), "Y": ONE}, "damaged|more than"),
-    "cut": ({"X": npy(np.ones((50, 2)))[:-100], "Y": ONE}, "cut short|more than"),
+    "cut": ({"X": npy(np.ones((50, 2)))[:-100], "Y": ONE}, "not as long as it says|more than"),
     "no array": ({"X": b"hello", "Y": ONE}, "damaged"),
     "rows differ": ({"X": npy(np.ones((3, 1))), "Y": ONE}, "X has 3 rows and Y has 2"),
     "flat": ({"X": npy(np.ones(2)), "Y": ONE}, "X is 1-dimensional"),
@@ -210,7 +210,7 @@ def test_a_pickle_or_a_zip_bomb_is_no_archive(tmp_path: Path) -> None:
         load(path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as target:  # far beyond what deflate reaches
         target.writestr("X.npy", bytes(1 << 27))
-    with pytest.raises(DataError, match="too much"):
+    with pytest.raises(DataError, match="expand to 128 MiB"):
         load(path)
 
 

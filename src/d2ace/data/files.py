@@ -9,6 +9,8 @@ import gzip
 import io
 import os
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -23,7 +25,7 @@ MAX_COLUMNS = 2_000_000
 """Largest number of columns that a file may imply by naming one high index."""
 
 _FREE_BYTES = 64 << 20  # below this size any ratio is harmless
-_MAX_RATIO = 200  # text shrinks 3 to 180 times in the known datasets; a bomb 1,000 times and more
+_MAX_RATIO = 200  # the known datasets shrink 3 to 180 times; a bomb 1,000 times and more
 
 
 def fault(path: str | os.PathLike[str], line: int | None, message: str) -> DataError:
@@ -87,11 +89,7 @@ def expand(path: Path, stored: bytes) -> bytes:
         while piece := stream.read(1 << 20):
             pieces.append(piece)
             total += len(piece)
-            if total > MAX_BYTES or (total > _FREE_BYTES and total > _MAX_RATIO * raw.tell()):
-                raise DataError(
-                    f"{path}: its first {raw.tell()} bytes expand to {total >> 20} MiB, "
-                    "which no dataset does; if you trust it, decompress it yourself"
-                )
+            refuse_bomb(path, total, raw.tell(), "decompress it yourself")
     except (EOFError, zlib.error, OSError) as error:
         raise DataError(
             f"{path}: is truncated or not a {suffix} file ({error}); fetch or copy it again"
@@ -99,6 +97,27 @@ def expand(path: Path, stored: bytes) -> bytes:
     if not total:
         raise DataError(f"{path}: is empty after decompression; fetch or copy it again")
     return b"".join(pieces)
+
+
+def refuse_bomb(place: object, expanded: int, stored: int, remedy: str) -> None:
+    """Refuse what needs far more memory than bytes on the disk, before it takes that memory."""
+    if expanded > MAX_BYTES or (expanded > _FREE_BYTES and expanded > _MAX_RATIO * stored):
+        raise DataError(
+            f"{place}: {stored} bytes of it expand to {expanded >> 20} MiB, which no dataset does; "
+            f"if you trust it, {remedy}"
+        )
+
+
+@contextmanager
+def enough_memory(path: Path) -> Iterator[None]:
+    """Say of a file that is too large for this machine that it is so."""
+    try:
+        yield
+    except MemoryError:
+        raise DataError(
+            f"{path}: needs more memory than there is; end other programs, or store the tables "
+            "sparse or in smaller numbers"
+        ) from None
 
 
 def present(path: Path) -> Path | None:

@@ -18,7 +18,7 @@ from d2ace.data import cache as kept
 from d2ace.data import catalogue
 from d2ace.data.arff import READER_VERSION, read_arff, read_arff_features
 from d2ace.data.container import DataError, DataWarning, MultiLabelData, UnknownDataError
-from d2ace.data.files import Source, format_of, present
+from d2ace.data.files import Source, enough_memory, format_of, present
 from d2ace.data.labels import Labels, label_file
 from d2ace.data.libsvm import read_libsvm, read_libsvm_features
 from d2ace.data.mat import read_mat, read_mat_features
@@ -96,17 +96,17 @@ def load(
     form = _form(paths)
     if form != ".arff" and (labels is not None or drop or repair):
         raise UnknownDataError(f"{paths[0]}: labels=, drop= and repair= apply to ARFF files only")
-    sources = [Source.read(path) for path in paths]
-    if form == ".npz":
-        return read_npz(sources[0])
-    if form == ".mat":
-        return read_mat(sources[0])
-    if form in LIBSVM_SUFFIXES:
-        how = {"reader": ["libsvm", READER_VERSION], "files": [path.name for path in paths]}
-        return _remembered(cache, sources, how, lambda: (read_libsvm(sources), []), [])
-
-    options = {"labels_at": labels_at, "nominal": nominal, "missing": missing}
-    return _load_arff(entry, sources, labels, options, drop, repair, cache)
+    with enough_memory(paths[0]):
+        sources = [Source.read(path) for path in paths]
+        if form == ".npz":
+            return read_npz(sources[0])
+        if form == ".mat":
+            return read_mat(sources[0])
+        if form in LIBSVM_SUFFIXES:
+            how = {"reader": ["libsvm", READER_VERSION], "files": [path.name for path in paths]}
+            return _remembered(cache, sources, how, lambda: (read_libsvm(sources), []), [])
+        options = {"labels_at": labels_at, "nominal": nominal, "missing": missing}
+        return _load_arff(entry, sources, labels, options, drop, repair, cache)
 
 
 def load_features(source: str | os.PathLike[str], names: Sequence[str]) -> MultiLabelData:
@@ -124,14 +124,15 @@ def load_features(source: str | os.PathLike[str], names: Sequence[str]) -> Multi
     form = _form(paths)
     if form == ".arff" and numbered(names):  # not an ARFF file's, so its label list must tell
         return load(source)
-    file = Source.read(paths[0])
-    if form == ".npz":
-        return read_npz_features(file)
-    if form == ".mat":
-        return read_mat_features(file)
-    if form in LIBSVM_SUFFIXES:
-        return read_libsvm_features(file, names)
-    return read_arff_features(file, names)
+    with enough_memory(paths[0]):
+        file = Source.read(paths[0])
+        if form == ".npz":
+            return read_npz_features(file)
+        if form == ".mat":
+            return read_mat_features(file)
+        if form in LIBSVM_SUFFIXES:
+            return read_libsvm_features(file, names)
+        return read_arff_features(file, names)
 
 
 def numbered(names: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from d2ace.data.container import DataError, UnknownDataError
-from d2ace.data.files import MAX_BYTES, expand
+from d2ace.data.files import MAX_BYTES, expand, refuse_bomb
 
 MAX_FILE_BYTES = 1 << 28
 """Largest image or annotation of one image that is read."""
@@ -107,6 +107,8 @@ class Tree:
             )
         try:
             if self.archived:
+                packed = self._archive().getinfo(name).compress_size
+                refuse_bomb(self.place(name), size, packed, "unpack the archive yourself")
                 return self._archive().read(name)
             return (self.root / name).read_bytes()
         except (
