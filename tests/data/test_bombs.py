@@ -238,7 +238,7 @@ def test_a_packed_text_that_is_cut_is_told(name: str, tmp_path: Path) -> None:
     if name == "gz":
         path = tmp_path / "set.svm.gz"
         path.write_bytes(gzip.compress(b"1 1:1\n" * 10_000)[:-9])
-        with pytest.raises(DataError, match="truncated or not a .gz file"):
+        with pytest.raises(DataError, match=r"truncated or not a \.gz file"):
             load(path, cache=False)
     else:
         path = tmp_path / "set.zip"

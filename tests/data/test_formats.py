@@ -111,6 +111,25 @@ def test_a_failed_save_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_strangers_file_is_not_overwritten_by_save(tmp_path: Path) -> None:
+    path = tmp_path / "set.npz"
+    np.savez(tmp_path / "theirs.npz", X=np.ones(3), meta=np.array([1]))
+    for content in (b"notes", b"", (tmp_path / "theirs.npz").read_bytes()):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=f"{path}: was not written by .*, and is left alone;"):
+            save(sample(False), path)
+        assert path.read_bytes() == content
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(DataError, match="is left alone"):
+        save(sample(False), path)
+    path.rmdir()
+    save(sample(False), path)
+    save(sample(True), path)  # one's own may be replaced
+    assert_same(load(path), sample(True))
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["set.npz", "theirs.npz"]
+
+
 def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be written"):
         save(sample(False), tmp_path / "nowhere" / "set.npz")

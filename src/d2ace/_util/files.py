@@ -3,29 +3,57 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["write_whole"]
+__all__ = ["remove_leftovers", "whole", "write_whole"]
+
+_TEMPORARY = re.compile(r"\.d2ace-\d+-[0-9a-f]{8}\.tmp")
 
 
-def write_whole(path: Path, content: bytes | memoryview) -> None:
-    """Put ``content`` at ``path``: after a crash at any moment the old or the new file is there.
+@contextmanager
+def whole(path: Path, *, before: Path | None = None) -> Iterator[BinaryIO]:
+    """A file to write to, which is at ``path`` once the block has ended well.
 
-    Raises the system's OSError; whoever calls knows what to advise. What a killed process leaves
-    beside ``path`` is named so that no other file is ever taken for it.
+    After a crash at any moment the old or the new file is there. With ``before`` the old one stays,
+    under that name; a crash may then leave it alone. Raises the system's OSError; whoever calls
+    knows what to advise. What a killed process leaves beside ``path`` is named so that no other
+    file is ever taken for it.
     """
     temporary = path.with_name(f".d2ace-{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, temporary)
+            if before is not None:
+                path.replace(before)
         temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def write_whole(path: Path, content: bytes | memoryview, *, before: Path | None = None) -> None:
+    """Put ``content`` at ``path``, as :func:`whole` does."""
+    with whole(path, before=before) as file:
+        file.write(content)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes were writing to a folder, where no other process writes now."""
+    for path in folder.iterdir():
+        if _TEMPORARY.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -159,6 +159,8 @@ def _load_arff(
         if [match[1] for match in matches if match] == [f for f in entry.files if f.role == "data"]:
             name = entry.name  # the whole dataset, not a part of it
     elif entry is not None and any(match is None or match[0] != entry for match in matches):
+        if path.is_relative_to(catalogue.fetched_folder()):
+            raise catalogue.damaged(entry, path)
         notes.append(f"is not a copy of {entry.name!r} that the catalogue knows by its checksum")
 
     shift = None
@@ -170,6 +172,10 @@ def _load_arff(
     if labels is None and entry is not None:
         labels = entry.labels_at_end
     listed = _label_list(labels, path, entry)
+    if listed is not None and listed.path.is_relative_to(catalogue.fetched_folder()):
+        match = catalogue.recognise(kept.digest(listed.stored))
+        if entry is not None and (match is None or match[0] != entry):
+            raise catalogue.damaged(entry, listed.path)
     if drop is None:
         drop = entry.drop if entry is not None else ()
     dropped = (drop,) if isinstance(drop, str) else tuple(drop)

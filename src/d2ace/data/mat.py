@@ -87,16 +87,16 @@ def _table_bytes(path: Path, name: str, shape: tuple[int, ...], kind: str) -> in
 
 def _unpacked_bytes(source: Source) -> int:
     """The size of the file without compression, which its own declarations may not tell."""
-    content = memoryview(source.stored)
-    if content[126:128] not in (b"IM", b"MI"):  # version 4, which has no compression
+    content = source.stored
+    order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
+    if order is None:  # version 4, which has no compression
         return len(content)
-    order = "<" if content[126:128] == b"IM" else ">"
     total, at = 0, 128
     while at + 8 <= len(content):
         kind, size = struct.unpack_from(f"{order}II", content, at)
         total += size
         if kind == _COMPRESSED:
-            unpacker, rest = zlib.decompressobj(), bytes(content[at + 8 : at + 8 + size])
+            unpacker, rest = zlib.decompressobj(), content[at + 8 : at + 8 + size]
             while rest and not unpacker.eof:
                 total += len(unpacker.decompress(rest, 1 << 20))
                 rest = unpacker.unconsumed_tail

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import secrets
 import zipfile
 import zlib
 from dataclasses import replace
@@ -18,12 +17,17 @@ from typing import IO, Any
 import numpy as np
 import scipy.sparse as sp
 
+from d2ace._util.files import whole
 from d2ace.data.container import DataError, MultiLabelData
 from d2ace.data.files import Source, fault, refuse_bomb
 from d2ace.data.missing import Missing
 from d2ace.data.tables import as_data, as_rows
 
 _FORMAT = "d2ace-1"
+_DAMAGED = (
+    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError,
+    SyntaxError, TypeError,
+)  # fmt: skip
 _PLAIN = "write it with np.savez, which does not compress"
 
 
@@ -33,14 +37,27 @@ def save(data: MultiLabelData, path: str | os.PathLike[str]) -> None:
     Features are read as 32-bit floats; which rows were spoilt (`AnnotatedData`) is not kept.
 
     The file appears under its name only when it is complete. The name gets ``.npz`` if it lacks it.
+    A file that `save` wrote is replaced, any other is left alone.
     """
     target = Path(path)
     if target.suffix.lower() != ".npz":
         target = target.with_name(target.name + ".npz")
     try:
+        if os.path.lexists(target) and not _is_ours(target):
+            message = "was not written by d2ace.data.save, and is left alone; delete it, or choose"
+            raise fault(target, None, f"{message} another name")
         write(target, data, {})
     except OSError as error:
         raise fault(target, None, f"cannot be written ({error.strerror}); check the path") from None
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file tells that `save` wrote it."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open("meta.npy") as stream:
+            return b'"format": "d2ace-' in stream.read(1 << 12)
+    except (OSError, KeyError, *_DAMAGED):
+        return False
 
 
 def write(target: Path, data: MultiLabelData, remarks: dict[str, Any]) -> None:
@@ -65,16 +82,11 @@ def write(target: Path, data: MultiLabelData, remarks: dict[str, Any]) -> None:
         "feature_names": list(data.feature_names),
         "label_names": list(data.label_names),
         "remarks": remarks,
+        "arrays": sorted(arrays),
     }
     arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-    try:
-        with temporary.open("xb") as stream:
-            np.savez(stream, **arrays)
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with whole(target) as stream:
+        np.savez(stream, **arrays)
 
 
 def read_npz(source: Source) -> MultiLabelData:
@@ -90,7 +102,10 @@ def read(source: Source, *, labelled: bool = True) -> tuple[MultiLabelData, dict
     try:
         meta = json.loads(arrays["meta"].tobytes().decode())
         if meta["format"] != _FORMAT:
-            raise fault(path, None, f"has format {meta['format']!r}; this version reads {_FORMAT}")
+            message = f"has format {meta['format']!r}, and this version reads {_FORMAT}"
+            raise fault(path, None, f"{message}; update d2ace, or write the file again")
+        if lost := set(meta.get("arrays", ())) - set(arrays):
+            raise KeyError(min(lost))
         tables = [_table(path, arrays, key) for key in ("X", "Y")]
         names = [tuple(map(str, meta[key])) for key in ("feature_names", "label_names")]
         name, remarks = str(meta["name"]), dict(meta["remarks"])
@@ -173,10 +188,7 @@ def _arrays(source: Source) -> dict[str, Any]:
                         arrays[key] = _array(path, key, stream, member.file_size, stored)
     except DataError:
         raise
-    except (
-        zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError,
-        ValueError, SyntaxError, KeyError, TypeError,
-    ) as error:  # fmt: skip
+    except (OSError, KeyError, *_DAMAGED) as error:
         raise fault(path, None, f"is damaged or not an NPZ archive ({error})") from None
     return arrays
 
