@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from d2ace._util.files import write_whole
 from d2ace.data.container import DataError
-from d2ace.data.files import fault, stored_bytes
+from d2ace.data.files import fault, shown, stored_bytes
 from d2ace.data.stratify import checked_labels, row_numbers
 
 __all__ = ["StoredFolds", "labels_digest", "protocol_folds", "read_folds", "write_folds"]
@@ -120,21 +120,21 @@ def write_folds(
     content = {
         "format": FORMAT,
         "dataset": dataset,
-        "seed": seed,
+        "seed": None if seed is None else int(seed),
         "n_splits": len(folds),
         "labels_sha256": labels_digest(labels),
         "folds_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "folds": text,
     }
     content["checksum"] = _checksum(content)
-    stored = _checked(content, str(path))
+    stored = _checked(content, shown(path))
     _write(Path(path), content)
     return stored
 
 
 def read_folds(path: str | Path, Y: Any = None) -> StoredFolds:
     """Read a fold file; with ``Y``, also check that it was made for these labels."""
-    return _parsed(stored_bytes(Path(path)), str(path), Y)
+    return _parsed(stored_bytes(Path(path)), shown(path), Y)
 
 
 def protocol_folds(name: str, Y: Any = None) -> StoredFolds:
@@ -158,10 +158,11 @@ def _write(path: Path, content: dict[str, Any]) -> None:
             message = "is not a fold file, and is left alone; delete it, or choose another name"
             raise fault(path, None, message)
         write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError) as problem:  # ValueError: no text, or a null byte in the path
         if isinstance(problem, DataError):
             raise
-        raise fault(path, None, f"cannot be written ({problem}); check the path") from None
+        reason = problem.strerror if isinstance(problem, OSError) else "no usable path"
+        raise fault(path, None, f"cannot be written ({reason}); check the path") from None
 
 
 def _is_ours(path: Path) -> bool:

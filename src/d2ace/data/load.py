@@ -18,7 +18,7 @@ from d2ace.data import cache as kept
 from d2ace.data import catalogue
 from d2ace.data.arff import READER_VERSION, read_arff, read_arff_features
 from d2ace.data.container import DataError, DataWarning, MultiLabelData, UnknownDataError
-from d2ace.data.files import Source, enough_memory, format_of, present
+from d2ace.data.files import Source, enough_memory, format_of, present, shown
 from d2ace.data.labels import Labels, label_file
 from d2ace.data.libsvm import read_libsvm, read_libsvm_features
 from d2ace.data.mat import read_mat, read_mat_features
@@ -95,7 +95,9 @@ def load(
         paths = _paths(source)
     form = _form(paths)
     if form != ".arff" and (labels is not None or drop or repair):
-        raise UnknownDataError(f"{paths[0]}: labels=, drop= and repair= apply to ARFF files only")
+        raise UnknownDataError(
+            f"{shown(paths[0])}: labels=, drop= and repair= apply to ARFF files only"
+        )
     with enough_memory(paths[0]):
         sources = [Source.read(path) for path in paths]
         if form == ".npz":
@@ -201,6 +203,8 @@ def _paths(source: Any) -> list[Path]:
     """The paths that are asked for; a lone word that is no file was meant as a name."""
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
+        if not os.fspath(source):
+            raise UnknownDataError("an empty name was given; see: d2ace data list")
         if isinstance(source, str) and not path.suffix and os.sep not in source:
             with contextlib.suppress(OSError, ValueError):
                 if path.exists():
@@ -223,16 +227,18 @@ def _form(paths: list[Path]) -> str:
     forms = {format_of(path) for path in paths}
     form = forms.pop()
     if forms:
-        raise UnknownDataError(f"{paths[0]}: and its companions are of different formats")
+        raise UnknownDataError(f"{shown(paths[0])}: and its companions are of different formats")
     if form in (".npz", ".mat") and paths[0].suffix.lower() != form:
-        raise UnknownDataError(f"{paths[0]}: {form} files are read as they are; decompress it")
+        raise UnknownDataError(
+            f"{shown(paths[0])}: {form} files are read as they are; decompress it"
+        )
     if form in (".npz", ".mat") and len(paths) > 1:
-        raise UnknownDataError(f"{paths[0]}: only ARFF and LibSVM files can be joined")
+        raise UnknownDataError(f"{shown(paths[0])}: only ARFF and LibSVM files can be joined")
     if form not in (".arff", ".npz", ".mat", *LIBSVM_SUFFIXES):
         Source.read(paths[0])  # a missing file or a folder is the better complaint
         known = ", ".join((".arff", ".npz", ".mat", *LIBSVM_SUFFIXES))
         raise UnknownDataError(
-            f"{paths[0]}: unknown format; files end in {known} (texts also in .gz, .bz2)"
+            f"{shown(paths[0])}: unknown format; files end in {known} (texts also in .gz, .bz2)"
         )
     return form
 
@@ -278,7 +284,7 @@ def _remembered(
             kept.keep(key, *found)
     data, remarks = found
     for note in [*notes, *remarks]:
-        warnings.warn(f"{sources[0].path}: {note}", DataWarning, stacklevel=4)
+        warnings.warn(f"{shown(sources[0].path)}: {note}", DataWarning, stacklevel=4)
     return data
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from d2ace.data.container import MultiLabelData
-from d2ace.data.files import Source, fault, refuse_bomb
+from d2ace.data.files import Source, fault, refuse_bomb, stem
 from d2ace.data.tables import as_data, as_rows
 
 _PAIRS = (("data", "target"), ("X", "Y"))
@@ -35,13 +35,13 @@ def read_mat(source: Source) -> MultiLabelData:
     n = X.shape[0]
     if Y.ndim == 2 and Y.shape[1] == n and (Y.shape[0] != n or tuple(content) == _PAIRS[0]):
         Y = Y.T
-    return as_data(source.path, source.path.stem, X, Y, signs=True)
+    return as_data(source.path, stem(source.path), X, Y, signs=True)
 
 
 def read_mat_features(source: Source) -> MultiLabelData:
     """``data`` of a MATLAB file, which need hold nothing else; labels are left aside."""
     (X,) = _content(source, [pair[:1] for pair in _PAIRS]).values()
-    return as_rows(source.path, source.path.stem, X)
+    return as_rows(source.path, stem(source.path), X)
 
 
 def _content(source: Source, choices: Sequence[tuple[str, ...]]) -> dict[str, Any]:

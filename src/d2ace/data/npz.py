@@ -18,8 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from d2ace._util.files import whole
-from d2ace.data.container import DataError, MultiLabelData
-from d2ace.data.files import Source, fault, refuse_bomb
+from d2ace.data.container import DataError, MultiLabelData, UnknownDataError
+from d2ace.data.files import Source, fault, file_size, refuse_bomb, stem
 from d2ace.data.missing import Missing
 from d2ace.data.tables import as_data, as_rows
 
@@ -40,6 +40,8 @@ def save(data: MultiLabelData, path: str | os.PathLike[str]) -> None:
     A file that `save` wrote is replaced, any other is left alone.
     """
     target = Path(path)
+    if not target.name:
+        raise UnknownDataError(f"{os.fspath(path)!r} names no file to save to; give its path")
     if target.suffix.lower() != ".npz":
         target = target.with_name(target.name + ".npz")
     try:
@@ -47,13 +49,17 @@ def save(data: MultiLabelData, path: str | os.PathLike[str]) -> None:
             message = "was not written by d2ace.data.save, and is left alone; delete it, or choose"
             raise fault(target, None, f"{message} another name")
         write(target, data, {})
-    except OSError as error:
-        raise fault(target, None, f"cannot be written ({error.strerror}); check the path") from None
+    except (OSError, ValueError) as error:  # ValueError: no text, or a null byte in the path
+        if isinstance(error, DataError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else "no usable path"
+        raise fault(target, None, f"cannot be written ({reason}); check the path") from None
 
 
 def _is_ours(path: Path) -> bool:
     """Whether a file tells that `save` wrote it."""
     try:
+        file_size(path)  # a pipe would be waited for
         with zipfile.ZipFile(path) as archive, archive.open("meta.npy") as stream:
             return b'"format": "d2ace-' in stream.read(1 << 12)
     except (OSError, KeyError, *_DAMAGED):
@@ -134,7 +140,7 @@ def read_npz_features(source: Source) -> MultiLabelData:
     if "meta" in arrays:
         return read(source, labelled=False)[0]
     _require(path, arrays, "X")
-    return as_rows(path, path.stem, _table(path, arrays, "X"), _listed(arrays, "feature_names"))
+    return as_rows(path, stem(path), _table(path, arrays, "X"), _listed(arrays, "feature_names"))
 
 
 def _foreign(path: Path, arrays: dict[str, Any]) -> MultiLabelData:
@@ -142,7 +148,7 @@ def _foreign(path: Path, arrays: dict[str, Any]) -> MultiLabelData:
         _require(path, arrays, key)
     tables = [_table(path, arrays, key) for key in ("X", "Y")]
     names = [_listed(arrays, key) for key in ("feature_names", "label_names")]
-    return as_data(path, path.stem, *tables, *names)
+    return as_data(path, stem(path), *tables, *names)
 
 
 def _require(path: Path, arrays: dict[str, Any], key: str) -> None:
