@@ -105,15 +105,13 @@ def test_names_that_no_terminal_shows_are_shown_escaped(name: str, tmp_path: Pat
 
 
 @POSIX
-@pytest.mark.parametrize("name", ["two\nlines", os.fsdecode(b"byte\xff")])
-def test_the_command_line_describes_a_file_of_any_name(name: str, tmp_path: Path) -> None:
-    path = tmp_path / f"{name}.npz"
+def test_the_command_line_describes_a_file_of_any_name(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"two\nlines \xff.npz")
     np.savez(path, X=np.ones((4, 2)), Y=np.eye(4)[:, :2])
-    for option in ([], ["--json"]):
-        command = [sys.executable, "-m", "d2ace", "data", "info", path, *option]
-        done = subprocess.run(command, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
-        assert b"lines" in done.stdout or b"byte" in done.stdout
+    command = [sys.executable, "-m", "d2ace", "data", "info", path]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
+    assert rb"two\nlines \udcff" in done.stdout
 
 
 def test_paths_that_cannot_be_written_are_told(
