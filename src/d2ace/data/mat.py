@@ -6,21 +6,24 @@ import io
 import math
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from d2ace.data.container import MultiLabelData
 from d2ace.data.files import Source, fault, refuse_bomb, stem
-from d2ace.data.tables import as_data, as_rows
+from d2ace.data.tables import as_data, as_rows, check_sparse
 
 _PAIRS = (("data", "target"), ("X", "Y"))
 _NUMBERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 _NUMBERS |= {"double", "single", "logical"}
-_COMPRESSED = 15
+_CODES = dict(zip((1, 2, 3, 4, 5, 6, 12, 13), "bBhHiIqQ", strict=True)) | {7: "f", 9: "d"}
+_MATRIX, _COMPRESSED = 14, 15
+_SPARSE, _COMPLEX = 5, 0x0800
 _PLAIN = "save it with -v6, which does not compress"
 
 
@@ -62,10 +65,12 @@ def _content(source: Source, choices: Sequence[tuple[str, ...]]) -> dict[str, An
             if sum(other == name for other, *_ in listed) > 1:
                 raise fault(path, None, f"holds {name!r} twice; leave one out")
             need += _table_bytes(path, name, *held[name])
-        need = max(need, _unpacked_bytes(source))
         refuse_bomb(path, need, len(source.stored), _PLAIN)
-        content = loadmat(io.BytesIO(source.stored), variable_names=names)
-        return {name: _table(content[name]) for name in names}
+        if 0 in source.stored[:4]:  # version 4
+            content = loadmat(io.BytesIO(source.stored), variable_names=names)
+        else:
+            content = _variables(source, names)
+        return {name: content[name] for name in names}
     except NotImplementedError:
         message = "is a MATLAB 7.3 (HDF5) file; save it with -v7"
         raise fault(path, None, message) from None
@@ -85,25 +90,64 @@ def _table_bytes(path: Path, name: str, shape: tuple[int, ...], kind: str) -> in
     return 4 * math.prod(shape)
 
 
-def _unpacked_bytes(source: Source) -> int:
-    """The size of the file without compression, which its own declarations may not tell."""
-    content = source.stored
+def _variables(source: Source, names: Sequence[str]) -> dict[str, Any]:
+    """The tables ``names`` of a file of version 5 to 7.
+
+    SciPy's reader trusts what a file says of itself, and a damaged one ends the process.
+    """
+    path, content = source.path, source.stored
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
-    if order is None:  # version 4, which has no compression
-        return len(content)
+    if order is None:
+        raise ValueError("it does not say in which order bytes stand")
+    tables: dict[str, Any] = {}
     total, at = 0, 128
     while at + 8 <= len(content):
         kind, size = struct.unpack_from(f"{order}II", content, at)
-        total += size
-        if kind == _COMPRESSED:
-            unpacker, rest = zlib.decompressobj(), content[at + 8 : at + 8 + size]
-            while rest and not unpacker.eof:
-                total += len(unpacker.decompress(rest, 1 << 20))
-                rest = unpacker.unconsumed_tail
-                refuse_bomb(source.path, total, len(content), _PLAIN)
+        inside = memoryview(content)[at + 8 : at + 8 + size]
         at += 8 + size
-    return total
+        if kind == _COMPRESSED:
+            unpacker, pieces, rest = zlib.decompressobj(), [], bytes(inside)
+            while rest and not unpacker.eof:
+                pieces.append(unpacker.decompress(rest, 1 << 20))
+                rest, total = unpacker.unconsumed_tail, total + len(pieces[-1])
+                refuse_bomb(path, total, len(content), _PLAIN)
+            if not unpacker.eof:
+                raise ValueError("it is cut short")
+            unpacked = b"".join(pieces)
+            (kind,) = struct.unpack_from(f"{order}I", unpacked)
+            inside = memoryview(unpacked)[8:]
+        if kind == _MATRIX:
+            flags, sizes, name, *parts = _elements(inside, order)
+            if (key := name.tobytes().decode("latin-1")) in names:
+                tables[key] = _matrix(int(flags[0]), sizes.tolist(), parts)
+    if missing := set(names) - set(tables):
+        raise ValueError(f"{min(missing)} is not where it should be")
+    return tables
 
 
-def _table(value: Any) -> Any:
-    return sp.csr_matrix(value) if sp.issparse(value) else np.asarray(value)
+def _matrix(flags: int, sizes: list[int], parts: list[npt.NDArray[Any]]) -> Any:
+    if flags & _COMPLEX:
+        raise ValueError("it holds complex numbers")
+    if flags & 0xFF != _SPARSE:
+        (cells,) = parts
+        return cells.reshape(sizes, order="F").copy()
+    rows, starts, cells = parts
+    count = int(starts[-1])
+    table = sp.csc_matrix((cells[:count], rows[:count], starts), shape=sizes)
+    check_sparse(table)  # else an index beyond the table would be written to
+    return table
+
+
+def _elements(content: memoryview, order: str) -> Iterator[npt.NDArray[Any]]:
+    """The arrays of numbers at the start of a variable: of a table, all there is."""
+    at = 0
+    while at + 8 <= len(content):
+        kind, size = struct.unpack_from(f"{order}II", content, at)
+        start, step = at + 8, 8 + size + -size % 8
+        if kind >> 16:  # up to four bytes stand in the place of their own size
+            kind, size, start, step = kind & 0xFFFF, kind >> 16, at + 4, 8
+        if kind not in _CODES:
+            return  # of cells or structures
+        array = np.frombuffer(content[start : start + size], dtype=f"{order}{_CODES[kind]}")
+        yield array.astype(array.dtype.newbyteorder("="), copy=False)
+        at += step

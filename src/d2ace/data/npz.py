@@ -21,7 +21,7 @@ from d2ace._util.files import whole
 from d2ace.data.container import DataError, MultiLabelData, UnknownDataError
 from d2ace.data.files import Source, fault, file_size, refuse_bomb, stem
 from d2ace.data.missing import Missing
-from d2ace.data.tables import as_data, as_rows
+from d2ace.data.tables import as_data, as_rows, check_sparse
 
 _FORMAT = "d2ace-1"
 _DAMAGED = (
@@ -171,7 +171,7 @@ def _table(path: Path, arrays: dict[str, Any], key: str) -> Any:
     shape = tuple(arrays[f"{key}_shape"].ravel().tolist())
     try:
         table = sp.csr_matrix((data, indices, indptr), shape=shape)
-        table.check_format(full_check=True)
+        check_sparse(table)
     except (ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:
         raise fault(path, None, f"holds a broken sparse table {key!r} ({error})") from None
     return table

@@ -61,8 +61,17 @@ def _check_table(path: Path, key: str, table: Any) -> None:
         raise fault(path, None, message)
 
 
+def check_sparse(table: Any) -> None:
+    """A ``ValueError`` for a CSR or CSC table with indices that lead out of it."""
+    if (np.diff(table.indptr) < 0).any():  # which SciPy does not see where the last is 0
+        raise ValueError("its index pointer decreases")
+    table.check_format(full_check=True)
+
+
 def _features(path: Path, X: Any, names: tuple[str, ...]) -> Any:
     X = sp.csr_matrix(X) if sp.issparse(X) else np.ascontiguousarray(X)
+    if sp.issparse(X):
+        X.sum_duplicates()
     with np.errstate(over="ignore", under="ignore"):
         table = X.astype(np.float32, copy=False)
     given, kept = (t.data if sp.issparse(t) else t for t in (X, table))
