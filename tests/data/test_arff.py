@@ -206,7 +206,7 @@ def test_without_any_label_the_error_says_what_to_give(tmp_path: Path) -> None:
         (True, "says nothing"),
         (["c"], "'c' of labels= is no attribute"),
         ("a", r"write labels=\['a'\]"),
-        (["a", "a"], "one label twice"),
+        (["a", "a"], "twice; leave one out"),
         ([], "names no label"),
         (["a", "x", "b"], "every attribute"),
     ],

@@ -40,7 +40,7 @@ TEXTS = {
     "numeric label 2": (
         HEAD.replace("l {0,1}", "l numeric") + ROW + "1,v,1\n0,u,2\n",
         8,
-        "label 'l' is missing or not 0 or 1",
+        "has 2 as label 'l'",
     ),
     "label of words": (HEAD.replace("{0,1}", "{no,yes}") + "1,u,no\n", 0, "labels must be 0 or 1"),
     "duplicate attribute": (HEAD.replace("attribute c", "attribute x") + ROW, 3, "'x' twice"),
@@ -134,7 +134,7 @@ LABEL_LISTS = {
     "no labels": ("<labels/>", "has no <label"),
     "nameless": ("<labels><label/></labels>", "has no <label"),
     "unknown label": ('<labels><label name="lable"/></labels>', "'lable' of .*bad.xml is no attr"),
-    "label twice": ('<labels><label name="l"/><label name="l"/></labels>', "one label twice"),
+    "label twice": ('<labels><label name="l"/><label name="l"/></labels>', "'l' twice"),
     "no encoding": ('<?xml version="1.0" encoding="martian"?><labels/>', "bad.xml"),
     "deep": ("<labels>" + "<label name='l'>" * 100_000, "is not well-formed"),
 }

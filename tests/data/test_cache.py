@@ -49,14 +49,24 @@ def test_the_second_load_is_the_first_with_its_notes(cache: Path, file: Path) ->
 
 
 def test_what_is_kept_is_what_is_used(cache: Path, file: Path) -> None:
-    """The entry of one file put under the key of another is given out: the file is not parsed."""
+    """An entry that was changed as a whole is given out: the file is not parsed."""
+    good = load(file, labels=1)
+    (entry,) = entries(cache)
+    with np.load(entry) as archive:
+        arrays = {key: archive[key] for key in archive}
+    np.savez(entry, **(arrays | {"X": good.X + 1}))
+    np.testing.assert_array_equal(load(file, labels=1).X, good.X + 1)
+
+
+def test_an_entry_under_the_key_of_another_file_is_not_used(cache: Path, file: Path) -> None:
     load(file, labels=1)
     (entry,) = entries(cache)
     file.write_text(TEXT.replace("3,w,1", "4,w,1"))
-    assert load(file, labels=1).X[2, 0] == 4
+    load(file, labels=1)
     (other,) = set(entries(cache)) - {entry}
     os.replace(entry, other)
-    assert load(file, labels=1).X[2, 0] == 3
+    with pytest.warns(DataWarning, match=f"{other}: belongs to another file: this cached copy is"):
+        assert load(file, labels=1).X[2, 0] == 4
 
 
 def test_every_option_has_its_own_entry(cache: Path, file: Path) -> None:
@@ -102,10 +112,25 @@ def test_a_damaged_entry_is_made_again(damage: str, cache: Path, file: Path) -> 
             "flipped": flipped,
         }
         entry.write_bytes(damaged[damage])
-    again = load(file, labels=1)
+    with pytest.warns(DataWarning, match=f"{entry}: .* this cached copy is not used"):
+        again = load(file, labels=1)
     np.testing.assert_array_equal(again.X, good.X)
     if damage != "folder":
         assert entry.read_bytes() == content
+
+
+def test_no_flipped_byte_of_an_entry_is_ever_used(cache: Path, file: Path) -> None:
+    good = load(file, labels=1)
+    (entry,) = entries(cache)
+    content = entry.read_bytes()
+    for at in range(0, len(content), 7):
+        entry.write_bytes(content[:at] + bytes([content[at] ^ 255]) + content[at + 1 :])
+        again = load(file, labels=1)
+        np.testing.assert_array_equal(again.X, good.X)
+        np.testing.assert_array_equal(again.Y, good.Y)
+        assert again.feature_names == good.feature_names
+        assert again.missing is not None
+        assert (again.missing.cells != good.missing.cells).nnz == 0  # type: ignore[union-attr]
 
 
 def test_without_cache_nothing_is_written(cache: Path, file: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from loopback import Server
 
-from d2ace.data import DataError, UnknownDataError, load
+from d2ace.data import DataError, DataWarning, UnknownDataError, load
 from d2ace.data.catalogue import Dataset, File, fetched_folder
 from d2ace.data.fetch import fetch
 
@@ -68,12 +68,48 @@ def test_fetched_files_are_checked_kept_and_loadable(server: Server) -> None:
     assert len(server.asked) == 2  # the second time nothing is asked for
 
 
-def test_a_chosen_folder_and_a_damaged_file_there(server: Server, tmp_path: Path) -> None:
+def test_a_damaged_file_in_the_cache_is_fetched_again(server: Server) -> None:
     serve(server)
-    (tmp_path / "mine" / "tiny").mkdir(parents=True)
-    (tmp_path / "mine" / "tiny" / "tiny.arff").write_bytes(ARFF[:-5])
-    paths = fetch(entry(server.url), folder=tmp_path / "mine")
+    damaged = fetched_folder() / "tiny" / "tiny.arff"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(ARFF[:-5])
+    with pytest.warns(DataWarning, match=f"{damaged}: is damaged .* fetched again"):
+        paths = fetch(entry(server.url))
     assert paths[0].read_bytes() == ARFF
+
+
+@pytest.mark.parametrize("mine", [b"my own notes", ARFF[:-5], b"", None])
+def test_a_strangers_file_in_a_chosen_folder_is_left_alone(
+    mine: bytes | None, server: Server, tmp_path: Path
+) -> None:
+    serve(server)
+    theirs = tmp_path / "mine" / "tiny" / "tiny.arff"
+    theirs.parent.mkdir(parents=True)
+    theirs.mkdir() if mine is None else theirs.write_bytes(mine)
+    with pytest.raises(DataError, match=f"{theirs}: .* is left alone; move it away|is empty"):
+        fetch(entry(server.url), folder=tmp_path / "mine")
+    assert server.asked == []
+    assert theirs.is_dir() if mine is None else theirs.read_bytes() == mine
+
+
+def test_files_beside_the_fetched_ones_are_left_alone(server: Server, tmp_path: Path) -> None:
+    serve(server, WRONG, ARFF)
+    beside = tmp_path / "mine" / "tiny" / "tmp-of-mine-tiny.arff"
+    beside.parent.mkdir(parents=True)
+    beside.write_text("mine")
+    fetch(entry(server.url), folder=tmp_path / "mine", wait=0)
+    assert beside.read_text() == "mine"
+    assert left_behind(tmp_path / "mine") == ["tiny.arff", "tiny.xml", beside.name]
+
+
+def test_a_link_where_a_file_is_fetched_is_not_followed(server: Server, tmp_path: Path) -> None:
+    serve(server)
+    (tmp_path / "theirs").write_text("mine")
+    (fetched_folder() / "tiny").mkdir(parents=True)
+    (fetched_folder() / "tiny" / "tiny.arff").symlink_to(tmp_path / "theirs")
+    with pytest.warns(DataWarning, match="fetched again"):
+        assert fetch(entry(server.url))[0].read_bytes() == ARFF
+    assert (tmp_path / "theirs").read_text() == "mine"
 
 
 WRONG = ARFF.replace(b"1,1", b"9,9")
@@ -120,11 +156,14 @@ def test_offline(tmp_path: Path) -> None:
     with socket.socket() as held:  # bound but not listening: nobody else can answer there
         held.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{held.getsockname()[1]}"
-        mine = tmp_path / "tiny" / "tiny.arff"
-        mine.parent.mkdir()
+        mine = fetched_folder() / "tiny" / "tiny.arff"
+        mine.parent.mkdir(parents=True)
         mine.write_bytes(WRONG)
-        with pytest.raises(DataError, match=r"cannot be reached .*are you online\?") as caught:
-            fetch(entry(address), folder=tmp_path, retries=2, wait=0)
+        with (
+            pytest.warns(DataWarning, match="is damaged"),
+            pytest.raises(DataError, match=r"cannot be reached .*are you online\?") as caught,
+        ):
+            fetch(entry(address), retries=2, wait=0)
     assert "\n" not in str(caught.value)
     assert mine.read_bytes() == WRONG  # what was there stays until there is something better
 
@@ -162,5 +201,14 @@ def test_named_datasets_are_loaded_from_what_was_fetched(
     monkeypatch.setenv("D2ACE_MIRROR", server.url)
     with pytest.raises(DataError, match="run: d2ace data fetch flags"):
         load("flags")
-    fetch("flags")
+    paths = fetch("flags")
     assert load("flags").n == 194
+    for path in paths:  # the data, and the list of its labels
+        good = path.read_bytes()
+        path.write_bytes(good.replace(b"red", b"rad") + b"\n")
+        with pytest.raises(DataError, match=f"{path}: is damaged: .*run: d2ace data fetch flags"):
+            load("flags")
+        with pytest.warns(DataWarning, match=f"{path}: is damaged .* is fetched again"):
+            fetch("flags")
+        assert path.read_bytes() == good
+        assert load("flags").n == 194

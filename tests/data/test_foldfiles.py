@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
@@ -78,23 +79,90 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="made for other labels"):
         read_folds(fresh(), labels()[::-1])
-    with pytest.raises(DataError, match="does not match its own checksum"):
-        read_folds(edited(fresh(), folds="0" * 60))
-    with pytest.raises(DataError, match="names folds beyond its 3"):
-        read_folds(edited(fresh(), n_splits=3))
+    for change in ({"folds": "0" * 60}, {"n_splits": 4}, {"seed": 1}, {"dataset": "other"}):
+        with pytest.raises(DataError, match="does not match its own checksum"):
+            read_folds(edited(fresh(), **change))
+    with pytest.raises(DataError, match="has the unknown field 'sead'"):
+        read_folds(edited(fresh(), sead=1))
+    with pytest.raises(DataError, match="has format 'd2ace folds 2', which is newer; update d2ace"):
+        read_folds(edited(fresh(), format="d2ace folds 2"))
     with pytest.raises(DataError, match="no usable field 'n_splits'"):
         read_folds(edited(fresh(), n_splits="5"))
     with pytest.raises(DataError, match="is not a fold file; its format"):
         read_folds(edited(fresh(), format="other"))
-    for content in ("[1, 2]", "{", "", "[" * 100_000):
+    for content in ("[1, 2]", "{", "[" * 100_000):
         path.write_text(content)
         with pytest.raises(DataError, match="is not a fold file"):
             read_folds(path)
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="is not a fold file"):
         read_folds(path)
-    with pytest.raises(DataError, match="cannot be read"):
+    path.write_bytes(b"")
+    with pytest.raises(DataError, match="is empty"):
+        read_folds(path)
+    with pytest.raises(DataError, match="no such file"):
         read_folds(tmp_path / "absent.json")
+
+
+def test_a_flipped_byte_anywhere_is_told_and_the_file_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "folds.json"
+    write_folds(path, labels(), folds(labels()), dataset="made up", seed=3)
+    good = path.read_bytes()
+    numbers = read_folds(path).numbers
+    for at in range(len(good)):
+        for bit in (1, 16):
+            damaged = bytearray(good)
+            damaged[at] ^= bit
+            path.write_bytes(damaged)
+            with suppress(DataError):
+                stored = read_folds(path)  # white space became other white space
+                np.testing.assert_array_equal(stored.numbers, numbers)
+                assert (stored.dataset, stored.seed, stored.n_splits) == ("made up", 3, 5)
+            assert path.read_bytes() == damaged
+
+
+def test_files_of_before_there_was_a_checksum_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "folds.json"
+    write_folds(path, labels(), folds(labels()))
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    path.write_text(json.dumps(content))
+    assert read_folds(path, labels()).n_splits == 5
+    with pytest.raises(DataError, match=r"tests 5 folds, but says that there are 3"):
+        read_folds(edited(path, n_splits=3))
+    with pytest.raises(DataError, match=r"tests 5 folds, but says that there are 6"):
+        read_folds(edited(path, n_splits=6))
+
+
+def test_a_strangers_file_is_not_overwritten_by_folds(tmp_path: Path) -> None:
+    path = tmp_path / "folds.json"
+    for content in (b'{"mine": 1}', b"a letter", b"", bytes(range(256))):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"folds\.json: is not a fold file, and is left alone;"):
+            write_folds(path, labels(), folds(labels()))
+        assert path.read_bytes() == content
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(DataError, match="is left alone"):
+        write_folds(path, labels(), folds(labels()))
+    path.rmdir()
+    write_folds(path, labels(), folds(labels()))
+    write_folds(path, labels(), folds(labels(), 3))  # one's own may be replaced
+    assert read_folds(path).n_splits == 3
+    assert [found.name for found in tmp_path.iterdir()] == ["folds.json"]
+
+
+def test_a_link_is_replaced_and_what_it_points_to_is_not(tmp_path: Path) -> None:
+    write_folds(tmp_path / "first.json", labels(), folds(labels()))
+    (tmp_path / "link.json").symlink_to("first.json")
+    write_folds(tmp_path / "link.json", labels(), folds(labels(), 3))
+    assert read_folds(tmp_path / "first.json").n_splits == 5
+    assert read_folds(tmp_path / "link.json").n_splits == 3
+
+
+def test_folds_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"f\.json: cannot be written"):
+        write_folds(tmp_path / "nowhere" / "f.json", labels(), folds(labels()))
 
 
 def test_only_a_partition_is_written(tmp_path: Path) -> None:
@@ -134,6 +202,8 @@ def test_stored_folds_are_whole(name: str) -> None:
     assert stored.numbers.size == catalogue.get(name).n
     sizes = np.bincount(stored.numbers[stored.rows])
     assert sizes.max() - sizes.min() <= 1
+    content = json.loads((resources.files("d2ace.data") / "folds" / f"{name}.json").read_text())
+    assert len(content["checksum"]) == 64  # so that damage to an installation is noticed
 
 
 @pytest.mark.parametrize("name", STORED)

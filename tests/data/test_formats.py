@@ -111,6 +111,25 @@ def test_a_failed_save_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_strangers_file_is_not_overwritten_by_save(tmp_path: Path) -> None:
+    path = tmp_path / "set.npz"
+    np.savez(tmp_path / "theirs.npz", X=np.ones(3), meta=np.array([1]))
+    for content in (b"notes", b"", (tmp_path / "theirs.npz").read_bytes()):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=f"{path}: was not written by .*, and is left alone;"):
+            save(sample(False), path)
+        assert path.read_bytes() == content
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(DataError, match="is left alone"):
+        save(sample(False), path)
+    path.rmdir()
+    save(sample(False), path)
+    save(sample(True), path)  # one's own may be replaced
+    assert_same(load(path), sample(True))
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["set.npz", "theirs.npz"]
+
+
 def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be written"):
         save(sample(False), tmp_path / "nowhere" / "set.npz")
@@ -164,14 +183,14 @@ BAD_NPZ: dict[str, tuple[dict[str, bytes], str]] = {
     "huge shape": ({"X": declared("(10**12,)"), "Y": ONE}, "damaged|declares"),
     "large shape": ({"X": declared("(1000000000, 1000)"), "Y": ONE}, "more than the file holds"),
     "negative shape": ({"X": declared("(-2, -5)"), "Y": ONE}, "damaged|more than"),
-    "cut": ({"X": npy(np.ones((50, 2)))[:-100], "Y": ONE}, "cut short|more than"),
+    "cut": ({"X": npy(np.ones((50, 2)))[:-100], "Y": ONE}, "not as long as it says|more than"),
     "no array": ({"X": b"hello", "Y": ONE}, "damaged"),
     "rows differ": ({"X": npy(np.ones((3, 1))), "Y": ONE}, "X has 3 rows and Y has 2"),
     "flat": ({"X": npy(np.ones(2)), "Y": ONE}, "X is 1-dimensional"),
     "text": ({"X": npy(np.array([["a"], ["b"]])), "Y": ONE}, "a two-dimensional table of numbers"),
-    "label 2": ({"X": ONE, "Y": npy(np.array([[1], [2]]))}, "row 1 of Y has a label other than"),
-    "label nan": ({"X": ONE, "Y": npy(np.array([[np.nan], [1]]))}, "row 0 of Y has a label"),
-    "not finite": ({"X": npy(np.array([[1], [np.inf]])), "Y": ONE}, "row 1 of X is not finite"),
+    "label 2": ({"X": ONE, "Y": npy(np.array([[1], [2]]))}, "row 1 .*has 2 as label"),
+    "label nan": ({"X": ONE, "Y": npy(np.array([[np.nan], [1]]))}, "row 0 .*has nan as label"),
+    "not finite": ({"X": npy(np.array([[1], [np.inf]])), "Y": ONE}, "row 1 .*has inf as"),
     "names": (
         {"X": ONE, "Y": ONE, "label_names": npy(np.array(["a", "b"]))},
         "2 label names for 1",
@@ -189,7 +208,7 @@ BAD_NPZ: dict[str, tuple[dict[str, bytes], str]] = {
     "stored twice": (
         {"X": ONE, "Y_data": npy(np.array([1, 1])), "Y_indices": npy(np.array([0, 0]))}
         | {"Y_indptr": npy(np.array([0, 0, 2])), "Y_shape": npy(np.array([2, 1]))},
-        "row 1 of Y has a label other than",
+        "row 1 .*has 2 as label",
     ),
 }
 
@@ -210,7 +229,7 @@ def test_a_pickle_or_a_zip_bomb_is_no_archive(tmp_path: Path) -> None:
         load(path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as target:  # far beyond what deflate reaches
         target.writestr("X.npy", bytes(1 << 27))
-    with pytest.raises(DataError, match="too much"):
+    with pytest.raises(DataError, match="expand to 128 MiB"):
         load(path)
 
 
@@ -240,7 +259,7 @@ def test_mat_with_signs_and_sparse_tables(tmp_path: Path) -> None:
     [
         ({"data": np.ones((2, 2))}, "has no variables 'data' and 'target'"),
         ({"data": np.ones((2, 2)), "target": np.ones((5, 5))}, "X has 2 rows and Y has 5"),
-        ({"data": np.ones((2, 2)), "target": np.full((1, 2), 3)}, "a label other than 0 and 1"),
+        ({"data": np.ones((2, 2)), "target": np.full((1, 2), 3)}, "has 3 as label"),
         ({"data": np.array([["a"]]), "target": np.ones((1, 1))}, "table of numbers"),
         ({"data": np.ones((3, 2)), "target": np.array([[1, 0, -1]])}, "labels of -1 and of 0"),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import warnings
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import d2ace
-from d2ace.data import DataError
+from d2ace.data import DataError, DataWarning
 from d2ace.data.images import (
     FeatureDataset,
     ImageDataset,
@@ -174,8 +175,81 @@ def test_a_damaged_cache_is_built_again(root: Path, tmp_path: Path, file: str) -
     features = cache_features(Backbone(), images(root), tmp_path / "cache")
     path = features.folder / file
     os.truncate(path, path.stat().st_size // 2)
-    again = cache_features(Backbone(), images(root), tmp_path / "cache")
+    with pytest.warns(DataWarning, match=f"{features.folder}: .* damaged, and are computed again"):
+        again = cache_features(Backbone(), images(root), tmp_path / "cache")
     assert (torch.tensor(again.maps) == fresh(images(root)).half()).all()
+
+
+@pytest.mark.parametrize("file", ["maps.npy", "pooled.npy", "about.json"])
+def test_no_flipped_byte_is_ever_used(root: Path, tmp_path: Path, file: str) -> None:
+    cache, expected = tmp_path / "cache", fresh(images(root))
+    path = cache_features(Backbone(), images(root), cache).folder / file
+    good = path.read_bytes()
+    for at in np.linspace(0, len(good) - 1, 9).astype(int).tolist():
+        path.write_bytes(good[:at] + bytes([good[at] ^ 64]) + good[at + 1 :])
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            again = cache_features(Backbone(), images(root), cache)
+        assert (torch.tensor(again.maps) == expected.half()).all()
+        assert np.allclose(again.pooled, expected.mean((2, 3)), atol=1e-6)
+        assert path.read_bytes() == good or not said  # padding of a header holds nothing
+
+
+def test_damage_to_a_partial_build_is_not_built_upon(root: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    with pytest.raises(KeyboardInterrupt):
+        cache_features(Backbone(), images(root), cache, batch_size=1, progress=interrupt_at(20))
+    maps = cache / folders(cache)[0] / "maps.npy"
+    content = bytearray(maps.read_bytes())
+    content[200] ^= 64  # in the first row, which had been noted
+    maps.write_bytes(content)
+    backbone = Backbone()
+    features = cache_features(backbone, images(root), cache)
+    assert backbone.seen == N
+    assert (torch.tensor(features.maps) == fresh(images(root)).half()).all()
+
+
+@pytest.mark.parametrize("where", ["complete", "partial"])
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_a_strangers_file_among_the_maps_is_left_alone(
+    root: Path, tmp_path: Path, where: str, kind: str
+) -> None:
+    cache = tmp_path / "cache"
+    if where == "complete":
+        place = cache_features(Backbone(), images(root), cache).folder
+        os.truncate(place / "maps.npy", 200)
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            cache_features(Backbone(), images(root), cache, batch_size=1, progress=interrupt_at(20))
+        place = cache / folders(cache)[0]
+        (place / "progress.json").write_text("{")
+    theirs = place / "notes.txt" if kind == "file" else tmp_path / "theirs" / "maps.npy"
+    if kind == "folder":
+        theirs = place / "theirs" / "maps.npy"
+    put(theirs, "mine")
+    if kind == "link":
+        place.rename(tmp_path / "moved")
+        place.symlink_to(theirs.parent)
+    before = sorted(path.name for path in place.iterdir())
+    with pytest.raises(RunError, match=rf"{place}: .*d2ace did not write; move it away"):
+        cache_features(Backbone(), images(root), cache)
+    assert theirs.read_text() == "mine"
+    assert sorted(path.name for path in place.iterdir()) == before
+
+
+def test_damaged_notes_about_the_images_are_made_again(root: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    features = cache_features(Backbone(), images(root), cache)
+    (note,) = (cache / "digests").iterdir()
+    good = note.read_bytes()
+    for content in (b"", good[:30], b"\xff" * len(good), good[:5] + b"0f"[good[5:6] == b"0" :][:1]
+                    + good[6:], b"0" * 64):  # fmt: skip
+        note.write_bytes(content)
+        backbone = Backbone()
+        assert cache_features(backbone, images(root), cache).folder == features.folder
+        assert backbone.seen == 0
+        assert note.read_bytes() == good
+    assert sorted(path.name for path in (cache / "digests").iterdir()) == [note.name]
 
 
 def test_two_processes_that_want_the_same_maps_do_not_disturb_each_other(
@@ -247,6 +321,17 @@ def test_settings_of_transforms_and_backbones_tell_maps_apart(root: Path, tmp_pa
             expected = torch.stack([module(dataset[row][0]) for row in (0, 7)])
             assert (features.batch([0, 7]) == expected.half().float()).all()
     assert len(folders(cache)) == 6
+
+
+@pytest.mark.parametrize("value", [-1.0, 2.0, 0.5, np.nan])
+def test_labels_of_features_are_zeros_and_ones(root: Path, tmp_path: Path, value: float) -> None:
+    features = cache_features(Backbone(), images(root), tmp_path / "cache")
+    labels = np.ones((N, 2))
+    labels[3, 1] = value
+    for given in (labels, torch.tensor(labels)):
+        with pytest.raises(DataError, match=rf"\[3, 1\] is {value}, but labels must be 0 or 1"):
+            FeatureDataset(features, given)
+    assert FeatureDataset(features, torch.ones(N, 2))[0][1].tolist() == [1, 1]
 
 
 def test_rows_of_features_may_be_a_mask(root: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 from importlib.util import find_spec
 
 import pytest
@@ -188,11 +190,39 @@ def test_weights_of_torchvision_by_name(tmp_path, monkeypatch):
     network = torchvision().models.resnet18(weights=None)
     cache = tmp_path / "hub" / "checkpoints"
     cache.mkdir(parents=True, exist_ok=True)
-    url = torchvision().models.ResNet18_Weights.IMAGENET1K_V1.url
-    torch.save(network.state_dict(), cache / url.rpartition("/")[2])
+    buffer = io.BytesIO()
+    torch.save(network.state_dict(), buffer)
+    start = hashlib.sha256(buffer.getvalue()).hexdigest()[:8]
+    kinds = type(torchvision().models.ResNet18_Weights.IMAGENET1K_V1).__mro__[1]
+    url = f"https://127.0.0.1:9/resnet18-{start}.pth"  # torchvision's form, of a file that is here
+    monkeypatch.setattr(kinds, "url", property(lambda self: url))
+    file = cache / f"resnet18-{start}.pth"
+    file.write_bytes(buffer.getvalue())
     for weights in ("pretrained", "IMAGENET1K_V1"):
         backbone, _ = make_backbone("resnet18", weights=weights)
         assert torch.equal(backbone.conv1.weight, network.conv1.weight)
+
+    damaged = bytearray(buffer.getvalue())
+    damaged[len(damaged) // 2] ^= 16
+    file.write_bytes(damaged)
+    with pytest.raises(RunError, match=rf"{file} is damaged: it is not the file of {url}; delete"):
+        make_backbone("resnet18", weights="pretrained")
+    assert file.read_bytes() == damaged
+
+
+def test_no_flipped_byte_of_weights_is_ever_used(tmp_path):
+    """torch.load does not compare the checksums that every file of torch.save holds."""
+    file = tmp_path / "resnet18.pth"
+    network = make_backbone("resnet18")[0]
+    torch.save(network.state_dict(), file)
+    good = file.read_bytes()
+    for at in (5000, len(good) // 3, len(good) - 100_000):
+        damaged = bytearray(good)
+        damaged[at] ^= 16
+        file.write_bytes(damaged)
+        with pytest.raises(RunError, match=rf"{file} cannot be read as a state dict .* is damaged"):
+            make_backbone("resnet18", weights=str(file))
+        assert file.read_bytes() == damaged
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from d2ace.data.container import MultiLabelData, UnknownDataError, unlabelled
 from d2ace.data.files import MAX_CELLS, Source, fault, stem
 from d2ace.data.labels import Labels, choose, suggest
 from d2ace.data.missing import Missing, filled, typical
+from d2ace.data.tables import ONLY_LABELS
 
-READER_VERSION = 4
+READER_VERSION = 5
 """Raise it when the same file would give other data: cached results are then read again."""
 
 
@@ -43,10 +44,12 @@ def read_arff(
     drop: Collection[str] = (),
 ) -> tuple[MultiLabelData, list[str]]:
     """The rows of all ``sources`` together, and remarks that the user should see."""
-    parts = [_read(source) for source in sources]
-    first, notes = parts[0], []
-    columns = choose(first.header, labels, labels_at, listed)
-    names = first.header.names
+    header, body = _opened(sources[0])
+    columns = choose(header, labels, labels_at, listed)
+    names = header.names
+    wanted = {names[column] for column in columns}
+    first, notes = _Part(header, *read_rows(header, body, wanted)), []
+    parts = [first, *(_read(source, wanted) for source in sources[1:])]
     for name in drop:
         if name not in names:
             hint = suggest(name, names)
@@ -100,13 +103,17 @@ def read_arff_features(source: Source, names: Collection[str]) -> MultiLabelData
     return unlabelled(stem(header.path), X, features, gaps)
 
 
-def _read(source: Source) -> _Part:
+def _read(source: Source, labels: Collection[str] = ()) -> _Part:
+    header, body = _opened(source)
+    return _Part(header, *read_rows(header, body, labels))
+
+
+def _opened(source: Source) -> tuple[Header, bytes]:
+    """The declarations, and the rows as they stand in the file."""
     text = source.expanded()
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    header, body = read_header(source.path, text)
-    table, lines = read_rows(header, body)
-    return _Part(header, table, lines)
+    return read_header(source.path, text)
 
 
 def _stack(tables: list[Table]) -> Table:
@@ -132,13 +139,13 @@ def _labels(part: _Part, columns: npt.NDArray[np.int64]) -> Table:
             name = part.header.names[column][:60]
             message = f"label {name!r} is declared as {declared[:60]}; labels must be 0 or 1"
             raise fault(part.header.path, None, message)
-    wrong = ~np.isin(Y.data if sparse else Y, (0, 1))
+    wrong = np.isnan(Y.data if sparse else Y)  # what else is not 0 or 1 is no row that is read
     if wrong.any():
         i = int(np.argmax(wrong))
         row = np.searchsorted(Y.indptr, i, side="right") - 1 if sparse else i // Y.shape[1]
         place = Y.indices[i] if sparse else i % Y.shape[1]
         name = part.header.names[int(columns[place])][:60]
-        message = f"label {name!r} is missing or not 0 or 1; correct the row"
+        message = f"label {name!r} is missing; {ONLY_LABELS}"
         raise fault(part.header.path, int(part.lines[row]), message)
     if flipped:
         _check_cells(part.header, Y.shape)

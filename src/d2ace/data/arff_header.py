@@ -12,12 +12,14 @@ import numpy.typing as npt
 
 from d2ace.data.files import fault
 
-_DATA_LINE = re.compile(rb"^[ \t]*@data\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
+_DATA_LINE = re.compile(rb"^[ \t]*@data\b([^\n]*)$", re.IGNORECASE | re.MULTILINE)
 _QUOTED = r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\""
-_ATTRIBUTE = re.compile(rf"@attribute\s+(?:{_QUOTED}|([^\s{{]+))\s*(.*)", re.IGNORECASE)
-_VALUE = re.compile(rf"\s*(?:{_QUOTED}|([^,'\"][^,]*))\s*(?:,|$)")
-_CELL = re.compile(rf"(?:(?<=[,{{\s])|^)(?:{_QUOTED})".encode())
+_NAME = r"([^\s{'\"][^\s{]*(?<!['\"])|[^\s{'\"][^\s{]*\\['\"])"  # a quote at its end is escaped
+_ATTRIBUTE = re.compile(rf"@attribute\s+(?:{_QUOTED}|{_NAME})(?=[\s{{]|$)\s*(.*)", re.IGNORECASE)
+_VALUE = re.compile(rf"\s*(?:{_QUOTED}|((?![\s'\"])[^,{{}}]*))\s*([,}}])")
+_CELL = re.compile(rf"(?:(?<=[,{{\s])|^)(?:{_QUOTED})(?=[\s,}}]|$)".encode())
 _LOOSE_QUOTE = re.compile(rb"(?:[,{\s]|^)['\"]")
+_OPEN = "has a quote that stays open; close it, or put a backslash before it"
 _DATE_FIELDS = (
     ("yyyy", "%Y"), ("yy", "%y"), ("MM", "%m"), ("dd", "%d"),
     ("HH", "%H"), ("mm", "%M"), ("ss", "%S"),
@@ -79,7 +81,10 @@ def show(cell: bytes) -> str:
 
 
 def unquote_row(row: bytes) -> bytes | None:
-    """A row whose quoted cells are replaced by protected ones; ``None`` if a quote stays open."""
+    """A row whose quoted cells are replaced by protected ones; ``None`` if a quote stays open.
+
+    So does one that something other than the end of its cell follows.
+    """
     sparse = row.startswith(b"{")
 
     def plain(match: re.Match[bytes]) -> bytes:
@@ -100,6 +105,9 @@ def read_header(path: Path, data: bytes) -> tuple[Header, bytes]:
     match = _DATA_LINE.search(data)
     if match is None:
         raise fault(path, data.count(b"\n") + 1, "ends without @data; the file is cut or not ARFF")
+    if match.group(1).strip() and not match.group(1).strip().startswith(b"%"):
+        number = data.count(b"\n", 0, match.start()) + 1
+        raise fault(path, number, "goes on after @data; start the rows on the next line")
     try:
         text, encoding = data[: match.start()].decode("utf-8"), "utf-8"
     except UnicodeDecodeError:  # older files are Latin-1, which decodes everything
@@ -117,8 +125,9 @@ def read_header(path: Path, data: bytes) -> tuple[Header, bytes]:
             continue
         keyword = parts[0] if parts[0] == "@attribute" else parts[0].lower()
         if keyword == "@attribute":
-            if len(parts) == 3 and parts[1][0] not in "'\"" and "{" not in parts[1]:
-                name, declared = parts[1], parts[2]  # nearly every line of real files
+            name = parts[1] if len(parts) == 3 else "'"
+            if name[0] not in "'\"" and name[-1] not in "'\"" and "{" not in name:
+                declared = parts[2]  # nearly every line of real files
             else:
                 name, declared = _attribute(path, number, line.strip())
             if declared not in known:
@@ -127,7 +136,7 @@ def read_header(path: Path, data: bytes) -> tuple[Header, bytes]:
             names.append(name)
             kind.append(known[declared])
         elif keyword == "@relation":
-            relation = _relation(line.strip())
+            relation = _relation(path, number, line.strip())
         else:
             found = line.strip()[:40]
             raise fault(path, number, f"expected @relation, @attribute or @data, found {found!r}")
@@ -142,15 +151,26 @@ def read_header(path: Path, data: bytes) -> tuple[Header, bytes]:
     return header, data[match.end() + 1 :]
 
 
-def _relation(line: str) -> str:
+def _relation(path: Path, number: int, line: str) -> str:
     text = line.split(None, 1)[1].strip() if len(line.split(None, 1)) == 2 else ""
+    return _unquoted(path, number, text, "the relation")
+
+
+def _unquoted(path: Path, number: int, text: str, what: str) -> str:
+    """What stands in quotes at the start of ``text``, or all of it without quotes there."""
+    if not text.startswith(("'", '"')):
+        return text
     quoted = re.match(_QUOTED, text)
-    return unescape(quoted.group(1) or quoted.group(2) or "") if quoted else text
+    if quoted is None:
+        raise fault(path, number, f"{what} {_OPEN}")
+    return unescape(quoted.group(1) or quoted.group(2) or "")
 
 
 def _attribute(path: Path, number: int, line: str) -> tuple[str, str]:
     """Name and declared type of one ``@attribute`` line."""
     match = _ATTRIBUTE.fullmatch(line)
+    if match is None and ("'" in line or '"' in line):
+        raise fault(path, number, f"the name in {line[:60]!r} {_OPEN}")
     if match is None or not match.group(4):
         raise fault(path, number, f"is no complete attribute: {line[:60]!r}; give name and type")
     single, double, bare, declared = match.groups()
@@ -169,7 +189,8 @@ def _kind(path: Path, number: int, name: str, declared: str, encoding: str) -> K
     if word == "string":
         return Kind("string")
     if word == "date":
-        pattern = declared[4:].strip().strip("'\"") or "yyyy-MM-dd'T'HH:mm:ss"
+        what = f"the date form of attribute {name[:60]!r}"
+        pattern = _unquoted(path, number, declared[4:].strip(), what) or "yyyy-MM-dd'T'HH:mm:ss"
         strptime = _strptime(pattern)
         if strptime is None:
             form = f"date {pattern[:40]!r}; use yyyy, MM, dd, HH, mm and ss, each once"
@@ -193,22 +214,36 @@ def _strptime(pattern: str) -> str | None:
 
 def _values(path: Path, number: int, name: str, declared: str) -> tuple[str, ...]:
     """The values between the braces of a nominal declaration."""
-    end = declared.rfind("}")
-    inner = declared[1:end].strip()
-    if end < 0 or not inner:
-        raise fault(path, number, f"attribute {name[:60]!r} has no complete list of values {{...}}")
+    what = f"attribute {name[:60]!r}"
+    end = declared.find("}")
+    inner = declared[1:end]
     if "'" not in inner and '"' not in inner:
-        values = [value.strip() for value in inner.split(",")]
+        if end < 0 or not inner.strip():
+            raise fault(path, number, f"{what} has no complete list of values {{...}}")
+        values, rest = [value.strip() for value in inner.split(",")], declared[end + 1 :]
+        if "{" in inner:
+            raise fault(path, number, f"{what} has a brace inside its list of values; quote it")
     else:
-        values, at = [], 0
-        while at < len(inner):
-            match = _VALUE.match(inner, at)
-            if match is None:
-                raise fault(path, number, f"attribute {name[:60]!r} has a quote that stays open")
-            single, double, bare = match.groups()
-            quoted = single if single is not None else double
-            values.append(bare.strip() if quoted is None else unescape(quoted))
-            at = match.end()
+        values, rest = _quoted_values(path, number, what, declared)
+    if rest.strip() and not rest.strip().startswith("%"):
+        message = f"{what} goes on after its list of values: {rest.strip()[:40]!r}"
+        raise fault(path, number, f"{message}; close the list once, at its end")
     if len(set(values)) < len(values) or "" in values:
-        raise fault(path, number, f"attribute {name[:60]!r} has an empty or a repeated value")
+        raise fault(path, number, f"{what} has an empty or a repeated value")
     return tuple(values)
+
+
+def _quoted_values(path: Path, number: int, what: str, declared: str) -> tuple[list[str], str]:
+    """The values of a list with quotes in it, and what follows the list."""
+    values, at, closed = [], 1, False
+    while not closed:
+        match = _VALUE.match(declared, at)
+        if match is None:
+            quoted = declared[at:].lstrip().startswith(("'", '"'))
+            brace = "has no complete list of values {...}, or a brace inside it; quote that"
+            raise fault(path, number, f"{what} {_OPEN if quoted else brace}")
+        single, double, bare, separator = match.groups()
+        word = single if single is not None else double
+        values.append(bare.strip() if word is None else unescape(word))
+        at, closed = match.end(), separator == "}"
+    return values, declared[at:]

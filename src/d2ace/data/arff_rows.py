@@ -8,7 +8,7 @@ position 0 is also what an omitted cell of a sparse row means. Missing cells bec
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, NoReturn, TypeAlias
@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from d2ace.data import decimals
 from d2ace.data.arff_header import Header, Kind, protect, show, unquote_row
 from d2ace.data.files import fault
+from d2ace.data.tables import ONLY_LABELS
 
 Table: TypeAlias = Any  # a dense array of float32, or a CSR matrix, for which SciPy has no types
 
@@ -27,9 +28,11 @@ _BLOCK = 1 << 20  # bytes of rows worked on at once: bounds memory and stays nea
 _SPACES = re.compile(rb"  +")
 
 
-def read_rows(header: Header, body: bytes) -> tuple[Table, npt.NDArray[np.int64]]:
-    """All rows of ``body``, and the line that each stands on."""
-    columns = _Columns(header)
+def read_rows(
+    header: Header, body: bytes, labels: Collection[str] = ()
+) -> tuple[Table, npt.NDArray[np.int64]]:
+    """All rows of ``body``, and the line that each stands on; ``labels`` may only be 0 and 1."""
+    columns = _Columns(header, labels)
     places: list[int] = []
     parts: list[Table] = []
     sparse: bool | None = None
@@ -50,13 +53,17 @@ def read_rows(header: Header, body: bytes) -> tuple[Table, npt.NDArray[np.int64]
 class _Columns:
     """What the cells of each column mean, sorted by how they are read."""
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: Header, labels: Collection[str]) -> None:
         self.path = header.path
         self.names = header.names
         self.count = len(header.names)
         # Numbers lie below this limit, and are whole if the limit is finite.
         limits = [len(kind.values) if kind.counts else np.inf for kind in header.kinds]
         self.limit = np.array(limits)[header.kind]
+        numeric = np.array([kind.name == "numeric" for kind in header.kinds])[header.kind]
+        # Told before a 32-bit float rounds 1e-60 to 0.
+        self.label = numeric & np.array([name in labels for name in header.names])
+        self.limit[self.label] = 2
         # 0: read as a number; k: read as special[k - 1].
         self.special = [kind for kind in header.kinds if kind.name != "numeric" and not kind.counts]
         place = {id(kind): number for number, kind in enumerate(self.special, start=1)}
@@ -120,7 +127,10 @@ class _Cells:
             wrong = nominal & ((value < 0) | (value >= limit) | (value != np.floor(value)))
             wrong &= ~np.isnan(value)
             if wrong.any():
-                self.refuse(int(np.argmax(wrong)), "is not one of the declared values")
+                i = int(np.argmax(wrong))
+                if self.columns.label[self.column[i]]:
+                    self.refuse_label(i)
+                self.refuse(i, "is not one of the declared values")
         large = np.abs(value) > decimals.LARGEST
         if large.any():
             self.refuse(int(np.argmax(large)), "is too large for a 32-bit float")
@@ -164,6 +174,11 @@ class _Cells:
     def _missing(self) -> decimals.Flags:
         missing: decimals.Flags = (self.length == 1) & (self.buffer[self.start] == ord("?"))
         return missing
+
+    def refuse_label(self, i: int) -> NoReturn:
+        name = self.columns.names[int(self.column[i])]
+        message = f"has {show(self.token(i))} as label {name[:60]!r}; {ONLY_LABELS}"
+        raise fault(self.columns.path, self.lines[int(self.row[i])], message)
 
     def refuse(self, i: int, problem: str) -> NoReturn:
         name = self.columns.names[int(self.column[i])]
@@ -209,6 +224,8 @@ def _sparse_block(columns: _Columns, rows: list[bytes], lines: list[int]) -> sp.
     for written, line in zip(rows, lines, strict=True):
         if not written.endswith(b"}"):
             raise fault(columns.path, line, "is a sparse row without its closing brace '}'")
+        if written.count(b"{") > 1 or written.count(b"}") > 1:
+            raise fault(columns.path, line, "has a brace inside a sparse row; put it in quotes")
     text = b"\n".join([row[1:-1].strip() for row in rows]) + b"\n"
     start, end, row, space = _pairs(text)
     split = space

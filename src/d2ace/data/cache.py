@@ -7,13 +7,14 @@ import hashlib
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from d2ace.data import npz
-from d2ace.data.container import DataError, MultiLabelData
-from d2ace.data.files import Source
+from d2ace.data.container import DataError, DataWarning, MultiLabelData
+from d2ace.data.files import Source, fault
 
 
 def cache_dir() -> Path:
@@ -41,12 +42,24 @@ def key(sources: Sequence[Source], options: dict[str, Any]) -> str:
 
 
 def recall(entry: str) -> tuple[MultiLabelData, list[str]] | None:
-    """What was kept under the key, with its notes; ``None`` if nothing usable was."""
+    """What was kept under the key, with its notes; ``None`` if nothing usable was.
+
+    The archive has checksums of its own; what they, or the key inside, find damaged is told.
+    """
     path = _place(entry)
+    if not os.path.lexists(path):
+        return None
     try:
         data, remarks = npz.read(Source.read(path))
+        if "key" not in remarks:  # kept by an earlier version
+            return None
+        if remarks["key"] != entry:
+            raise fault(path, None, "belongs to another file")
         return data, [str(note) for note in remarks["notes"]]
-    except (DataError, KeyError, TypeError):  # absent, or damaged: read the file again
+    except (DataError, KeyError, TypeError) as problem:
+        reason = problem if isinstance(problem, DataError) else fault(path, None, "is incomplete")
+        message = f"{reason}: this cached copy is not used, and the data is read anew"
+        warnings.warn(message, DataWarning, stacklevel=4)
         return None
 
 
@@ -55,7 +68,7 @@ def keep(entry: str, data: MultiLabelData, notes: list[str]) -> None:
     path = _place(entry)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        npz.write(path, data, {"notes": notes})
+        npz.write(path, data, {"notes": notes, "key": entry})
 
 
 def _place(entry: str) -> Path:

@@ -129,6 +129,14 @@ def fetched_folder() -> Path:
     return cache_dir() / "datasets"
 
 
+def damaged(entry: Dataset, path: Path) -> DataError:
+    """The error for a fetched file that is not what was fetched."""
+    return DataError(
+        f"{path}: is damaged: it is not what was fetched for {entry.name!r}; run: d2ace data fetch "
+        f"{entry.name}, or set D2ACE_DATA to a copy of your own"
+    )
+
+
 def locate(entry: Dataset) -> dict[str, Path]:
     """Where the needed files lie: in ``D2ACE_DATA``, or else among the fetched files."""
     roots = [fetched_folder()]

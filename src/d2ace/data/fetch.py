@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
 from d2ace.data import catalogue
 from d2ace.data.cache import digest
-from d2ace.data.container import DataError, UnknownDataError
+from d2ace.data.container import DataError, DataWarning, UnknownDataError
+from d2ace.data.files import stored_bytes
 
 Progress = Callable[[str, int, int], None]
 """Called with file name, bytes so far and bytes in all."""
@@ -30,11 +32,11 @@ def fetch(
 ) -> list[Path]:
     """Download the files of a dataset, unless they are there already.
 
-    A file of other content, damaged or of another version, stays until its successor is there.
+    ``folder`` is the cache by default, where `load` finds them; what is damaged there is replaced,
+    with a warning. In a folder of your own a file of other content is left alone, and refused.
 
-    ``folder`` is the cache by default, where `load` finds them. ``D2ACE_MIRROR`` may name a server
-    that holds the files in the layout of ``D2ACE_DATA``; it is then asked instead of the original
-    addresses. Checksums are those of the catalogue either way.
+    ``D2ACE_MIRROR`` may name a server that holds the files in the layout of ``D2ACE_DATA``; it is
+    then asked instead of the original addresses. Checksums are those of the catalogue either way.
     """
     if retries < 1:
         raise UnknownDataError(f"retries={retries} leaves no attempt; use 1 or more")
@@ -60,8 +62,10 @@ def _fetch_file(
     wait: float,
 ) -> Path:
     target = root / file.path
-    if target.is_file() and digest(target.read_bytes()) in (file.sha256, *file.known):
-        return target
+    if os.path.lexists(target):
+        if target.is_file() and digest(stored_bytes(target)) in (file.sha256, *file.known):
+            return target
+        _replaceable(target, entry)
     try:
         import pooch
     except ImportError:
@@ -72,13 +76,16 @@ def _fetch_file(
         if attempt:
             time.sleep(wait * attempt)
         try:
-            pooch.retrieve(
-                url,
-                known_hash=f"sha256:{file.sha256}",
-                fname=target.name,
-                path=target.parent,
-                downloader=_Downloader(file, progress),
-            )
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(prefix=".d2ace-", dir=target.parent) as own:
+                downloaded = pooch.retrieve(
+                    url,
+                    known_hash=f"sha256:{file.sha256}",
+                    fname=target.name,
+                    path=own,
+                    downloader=_Downloader(file, progress),
+                )
+                os.replace(downloaded, target)
             return target
         except _Refused as error:
             raise DataError(f"{error}; {catalogue.how_to_get(entry)}") from None
@@ -91,11 +98,19 @@ def _fetch_file(
             )
         except OSError as error:
             raise DataError(f"{target}: cannot be written ({error.strerror})") from None
-        finally:
-            with contextlib.suppress(OSError):
-                for left in target.parent.glob(f"tmp*{target.name}"):
-                    left.unlink()
     raise DataError(problem)
+
+
+def _replaceable(target: Path, entry: catalogue.Dataset) -> None:
+    """Only what lies where `fetch` alone writes is damaged; elsewhere it is somebody's own file."""
+    if target.is_relative_to(catalogue.fetched_folder()) and target.is_file():
+        message = f"{target}: is damaged (its checksum differs) and is fetched again"
+        warnings.warn(message, DataWarning, stacklevel=4)
+        return
+    raise DataError(
+        f"{target}: is not the file of {entry.name!r} that the catalogue knows, and is left alone; "
+        "move it away, or choose another folder"
+    )
 
 
 class _Unreachable(Exception):

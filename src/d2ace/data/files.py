@@ -8,7 +8,10 @@ import errno
 import gzip
 import io
 import os
+import stat
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -23,13 +26,26 @@ MAX_COLUMNS = 2_000_000
 """Largest number of columns that a file may imply by naming one high index."""
 
 _FREE_BYTES = 64 << 20  # below this size any ratio is harmless
-_MAX_RATIO = 200  # text shrinks 3 to 180 times in the known datasets; a bomb 1,000 times and more
+_MAX_RATIO = 200  # the known datasets shrink 3 to 180 times; a bomb 1,000 times and more
 
 
 def fault(path: str | os.PathLike[str], line: int | None, message: str) -> DataError:
     """A ``DataError`` that starts with the place."""
-    place = f"{path}, line {line}" if line is not None else f"{path}"
+    place = f"{shown(path)}, line {line}" if line is not None else shown(path)
     return DataError(f"{place}: {message}")
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """A path as a sentence can hold it: on one line, in letters that any terminal has."""
+    text = os.fspath(path)
+    if len(text) > 300:
+        text = f"{text[:200]}...{text[-50:]}"
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 @dataclass(frozen=True)
@@ -51,25 +67,32 @@ class Source:
 
 def stored_bytes(path: Path) -> bytes:
     """The file as it lies on the disk."""
+    size = file_size(path)
+    if size > MAX_BYTES:
+        raise fault(path, None, f"has {size} bytes, more than the {MAX_BYTES} that are read")
+    if size == 0:
+        raise fault(path, None, "is empty; fetch or copy it again")
     try:
-        size = path.stat().st_size
-        if path.is_dir():
-            raise UnknownDataError(f"{path}: is a directory; give the data file inside it")
-        if not path.is_file():
-            raise DataError(f"{path}: is not a regular file; give a data file")
-        if size > MAX_BYTES:
-            raise DataError(f"{path}: has {size} bytes, more than the {MAX_BYTES} that are read")
-        if size == 0:
-            raise DataError(f"{path}: is empty; fetch or copy it again")
         return path.read_bytes()
+    except OSError as error:
+        raise fault(path, None, f"cannot be read ({error.strerror})") from None
+
+
+def file_size(path: Path) -> int:
+    """Bytes of a regular file; what else there is, or is not, is refused before it is opened."""
+    try:
+        state = path.stat()
     except FileNotFoundError:
-        raise UnknownDataError(f"{path}: no such file; check the path") from None
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        if isinstance(error, DataError):
-            raise
+        raise UnknownDataError(f"{shown(path)}: no such file; check the path") from None
+    except (OSError, ValueError) as error:  # ValueError: no text, or a null byte in the path
         if isinstance(error, ValueError) or error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
-            raise UnknownDataError(f"{str(path)!r}: is not a usable path") from None
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+            raise UnknownDataError(f"{shown(path)!r}: is not a usable path") from None
+        raise fault(path, None, f"cannot be read ({error.strerror})") from None
+    if stat.S_ISDIR(state.st_mode):
+        raise UnknownDataError(f"{shown(path)}: is a directory; give the file inside it")
+    if not stat.S_ISREG(state.st_mode):  # a pipe would be waited for, a device may have no end
+        raise fault(path, None, "is not a regular file; give a data file")
+    return state.st_size
 
 
 def expand(path: Path, stored: bytes) -> bytes:
@@ -87,18 +110,30 @@ def expand(path: Path, stored: bytes) -> bytes:
         while piece := stream.read(1 << 20):
             pieces.append(piece)
             total += len(piece)
-            if total > MAX_BYTES or (total > _FREE_BYTES and total > _MAX_RATIO * raw.tell()):
-                raise DataError(
-                    f"{path}: its first {raw.tell()} bytes expand to {total >> 20} MiB, "
-                    "which no dataset does; if you trust it, decompress it yourself"
-                )
+            refuse_bomb(path, total, raw.tell(), "decompress it yourself")
     except (EOFError, zlib.error, OSError) as error:
-        raise DataError(
-            f"{path}: is truncated or not a {suffix} file ({error}); fetch or copy it again"
-        ) from None
+        message = f"is truncated or not a {suffix} file ({error}); fetch or copy it again"
+        raise fault(path, None, message) from None
     if not total:
-        raise DataError(f"{path}: is empty after decompression; fetch or copy it again")
+        raise fault(path, None, "is empty after decompression; fetch or copy it again")
     return b"".join(pieces)
+
+
+def refuse_bomb(place: str | os.PathLike[str], expanded: int, stored: int, remedy: str) -> None:
+    """Refuse what needs far more memory than bytes on the disk, before it takes that memory."""
+    if expanded > MAX_BYTES or (expanded > _FREE_BYTES and expanded > _MAX_RATIO * stored):
+        what = f"{stored} bytes of it expand to {expanded >> 20} MiB, which no dataset does"
+        raise fault(place, None, f"{what}; if you trust it, {remedy}")
+
+
+@contextmanager
+def enough_memory(path: Path) -> Iterator[None]:
+    """Say of a file that is too large for this machine that it is so."""
+    try:
+        yield
+    except MemoryError:
+        message = "needs more memory than there is; end other programs, or store the tables sparse"
+        raise fault(path, None, message) from None
 
 
 def present(path: Path) -> Path | None:
@@ -114,7 +149,7 @@ def stem(path: Path) -> str:
     name = path.name
     for suffix in (".gz", ".bz2"):
         name = name[: -len(suffix)] if name.lower().endswith(suffix) else name
-    return Path(name).stem
+    return shown(Path(name).stem)
 
 
 def format_of(path: Path) -> str:

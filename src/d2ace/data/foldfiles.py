@@ -3,13 +3,15 @@
 A file is JSON. ``folds`` has one character per row of the dataset as it was loaded: the number of
 the row's test fold in base 36, or ``-`` for a row that preparation left out. ``labels_sha256``
 identifies the labels the folds were made for, whatever their column order and storage, and
-``folds_sha256`` the folds themselves.
+``folds_sha256`` the folds themselves. ``checksum`` covers all other fields; files written
+before there was one are read too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -19,14 +21,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from d2ace._util.files import write_whole
 from d2ace.data.container import DataError
+from d2ace.data.files import fault, shown, stored_bytes
 from d2ace.data.stratify import checked_labels, row_numbers
 
 __all__ = ["StoredFolds", "labels_digest", "protocol_folds", "read_folds", "write_folds"]
 
 Ints = npt.NDArray[np.int64]
 
-FORMAT = "d2ace folds 1"
+_FAMILY = "d2ace folds "
+FORMAT = f"{_FAMILY}1"
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _UNUSED = "-"
 _FIELDS = {
@@ -37,6 +42,7 @@ _FIELDS = {
     "folds_sha256": str,
     "folds": str,
 }
+_KNOWN = {"format", "checksum", *_FIELDS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +95,8 @@ def write_folds(
     """Write the folds of ``Y``, as `d2ace.data.folds` returns them, to a file.
 
     For prepared data, ``rows`` (``prepared.rows``) and ``n_rows`` (``prepared.report.rows``) say
-    which rows of the loaded data those of ``Y`` are.
+    which rows of the loaded data those of ``Y`` are. A fold file that is there is replaced; any
+    other file is left alone.
     """
     labels = checked_labels(Y)
     n = labels.shape[0]
@@ -113,23 +120,21 @@ def write_folds(
     content = {
         "format": FORMAT,
         "dataset": dataset,
-        "seed": seed,
+        "seed": None if seed is None else int(seed),
         "n_splits": len(folds),
         "labels_sha256": labels_digest(labels),
         "folds_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "folds": text,
     }
-    Path(path).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return _checked(content, str(path))
+    content["checksum"] = _checksum(content)
+    stored = _checked(content, shown(path))
+    _write(Path(path), content)
+    return stored
 
 
 def read_folds(path: str | Path, Y: Any = None) -> StoredFolds:
     """Read a fold file; with ``Y``, also check that it was made for these labels."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise DataError(f"{path} cannot be read as a fold file: {problem}") from problem
-    return _parsed(text, str(path), Y)
+    return _parsed(stored_bytes(Path(path)), shown(path), Y)
 
 
 def protocol_folds(name: str, Y: Any = None) -> StoredFolds:
@@ -144,10 +149,37 @@ def protocol_folds(name: str, Y: Any = None) -> StoredFolds:
         raise DataError(
             f"no folds are stored for {name!r}; there are some for {', '.join(sorted(known))}"
         )
-    return _parsed(known[name].read_text(encoding="utf-8"), f"folds/{name}.json", Y)
+    return _parsed(known[name].read_bytes(), f"folds/{name}.json", Y)
 
 
-def _parsed(text: str, place: str, Y: Any) -> StoredFolds:
+def _write(path: Path, content: dict[str, Any]) -> None:
+    try:
+        if os.path.lexists(path) and not _is_ours(path):
+            message = "is not a fold file, and is left alone; delete it, or choose another name"
+            raise fault(path, None, message)
+        write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
+    except (OSError, ValueError) as problem:  # ValueError: no text, or a null byte in the path
+        if isinstance(problem, DataError):
+            raise
+        reason = problem.strerror if isinstance(problem, OSError) else "no usable path"
+        raise fault(path, None, f"cannot be written ({reason}); check the path") from None
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        content = json.loads(stored_bytes(path))
+    except (ValueError, RecursionError):  # a DataError is a ValueError
+        return False
+    return isinstance(content, dict) and str(content.get("format")).startswith(_FAMILY)
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    """SHA-256 of all fields but the checksum itself."""
+    covered = {field: value for field, value in content.items() if field != "checksum"}
+    return hashlib.sha256(json.dumps(covered, sort_keys=True).encode()).hexdigest()
+
+
+def _parsed(text: bytes, place: str, Y: Any) -> StoredFolds:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as problem:
@@ -162,18 +194,31 @@ def _parsed(text: str, place: str, Y: Any) -> StoredFolds:
 
 
 def _checked(content: Any, place: str) -> StoredFolds:
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(content, dict) or not str(content.get("format")).startswith(_FAMILY):
         raise DataError(f"{place} is not a fold file; its format should be {FORMAT!r}")
+    if content["format"] != FORMAT:
+        raise DataError(f"{place} has format {content['format']!r}, which is newer; update d2ace")
+    if unknown := sorted(content.keys() - _KNOWN):
+        raise DataError(f"{place} has the unknown field {unknown[0][:60]!r}; fetch it again")
     for field, kind in _FIELDS.items():
-        if not isinstance(content.get(field), kind):  # type: ignore[arg-type]
+        value = content.get(field)
+        if not isinstance(value, kind) or isinstance(value, bool):  # type: ignore[arg-type]
             raise DataError(f"{place} has no usable field {field!r}; fetch it again")
     text, n_splits = content["folds"], content["n_splits"]
-    if hashlib.sha256(text.encode()).hexdigest() != content["folds_sha256"]:
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    sums = [(digest, content["folds_sha256"])]
+    if "checksum" in content:
+        sums.append((_checksum(content), content["checksum"]))
+    if any(found != said for found, said in sums):
         raise DataError(f"{place} does not match its own checksum; fetch it again")
-    code = {digit: number for number, digit in enumerate(_DIGITS[: max(n_splits, 0)])}
-    code[_UNUSED] = -1
+    code = {digit: number for number, digit in enumerate(_DIGITS)} | {_UNUSED: -1}
     if not set(text) <= code.keys():
-        raise DataError(f"{place} names folds beyond its {n_splits}; fetch it again")
+        raise DataError(f"{place} has rows that are in no fold it can name; fetch it again")
+    tested = sorted(set(text) - {_UNUSED})
+    if tested != list(_DIGITS[: max(n_splits, 0)]):
+        raise DataError(
+            f"{place} tests {len(tested)} folds, but says that there are {n_splits}; fetch it again"
+        )
     return StoredFolds(
         dataset=content["dataset"],
         seed=content["seed"],

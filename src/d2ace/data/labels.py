@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -111,8 +112,12 @@ def _by_name(header: Header, wanted: list[str], origin: str) -> npt.NDArray[np.i
             message = f"label {name[:60]!r} of {origin} is no attribute of the file"
             raise fault(header.path, None, message + suggest(name, header.names))
         columns.append(place[key])
-    if not columns or len(set(columns)) < len(columns):
-        raise fault(header.path, None, f"{origin} names no label, or one label twice")
+    if not columns:
+        raise fault(header.path, None, f"{origin} names no label; {_ASK}")
+    if len(set(columns)) < len(columns):
+        twice = Counter(columns).most_common(1)[0][0]
+        message = f"{origin} names the label {header.names[twice][:60]!r} twice; leave one out"
+        raise fault(header.path, None, message)
     if len(columns) == len(header.names):
         raise fault(header.path, None, f"{origin} takes every attribute as a label; none is left")
     return np.array(sorted(columns))

@@ -18,7 +18,7 @@ from d2ace.data import cache as kept
 from d2ace.data import catalogue
 from d2ace.data.arff import READER_VERSION, read_arff, read_arff_features
 from d2ace.data.container import DataError, DataWarning, MultiLabelData, UnknownDataError
-from d2ace.data.files import Source, format_of, present
+from d2ace.data.files import Source, enough_memory, format_of, present, shown
 from d2ace.data.labels import Labels, label_file
 from d2ace.data.libsvm import read_libsvm, read_libsvm_features
 from d2ace.data.mat import read_mat, read_mat_features
@@ -95,18 +95,20 @@ def load(
         paths = _paths(source)
     form = _form(paths)
     if form != ".arff" and (labels is not None or drop or repair):
-        raise UnknownDataError(f"{paths[0]}: labels=, drop= and repair= apply to ARFF files only")
-    sources = [Source.read(path) for path in paths]
-    if form == ".npz":
-        return read_npz(sources[0])
-    if form == ".mat":
-        return read_mat(sources[0])
-    if form in LIBSVM_SUFFIXES:
-        how = {"reader": ["libsvm", READER_VERSION], "files": [path.name for path in paths]}
-        return _remembered(cache, sources, how, lambda: (read_libsvm(sources), []), [])
-
-    options = {"labels_at": labels_at, "nominal": nominal, "missing": missing}
-    return _load_arff(entry, sources, labels, options, drop, repair, cache)
+        raise UnknownDataError(
+            f"{shown(paths[0])}: labels=, drop= and repair= apply to ARFF files only"
+        )
+    with enough_memory(paths[0]):
+        sources = [Source.read(path) for path in paths]
+        if form == ".npz":
+            return read_npz(sources[0])
+        if form == ".mat":
+            return read_mat(sources[0])
+        if form in LIBSVM_SUFFIXES:
+            how = {"reader": ["libsvm", READER_VERSION], "files": [path.name for path in paths]}
+            return _remembered(cache, sources, how, lambda: (read_libsvm(sources), []), [])
+        options = {"labels_at": labels_at, "nominal": nominal, "missing": missing}
+        return _load_arff(entry, sources, labels, options, drop, repair, cache)
 
 
 def load_features(source: str | os.PathLike[str], names: Sequence[str]) -> MultiLabelData:
@@ -124,14 +126,15 @@ def load_features(source: str | os.PathLike[str], names: Sequence[str]) -> Multi
     form = _form(paths)
     if form == ".arff" and numbered(names):  # not an ARFF file's, so its label list must tell
         return load(source)
-    file = Source.read(paths[0])
-    if form == ".npz":
-        return read_npz_features(file)
-    if form == ".mat":
-        return read_mat_features(file)
-    if form in LIBSVM_SUFFIXES:
-        return read_libsvm_features(file, names)
-    return read_arff_features(file, names)
+    with enough_memory(paths[0]):
+        file = Source.read(paths[0])
+        if form == ".npz":
+            return read_npz_features(file)
+        if form == ".mat":
+            return read_mat_features(file)
+        if form in LIBSVM_SUFFIXES:
+            return read_libsvm_features(file, names)
+        return read_arff_features(file, names)
 
 
 def numbered(names: Sequence[str]) -> bool:
@@ -158,6 +161,8 @@ def _load_arff(
         if [match[1] for match in matches if match] == [f for f in entry.files if f.role == "data"]:
             name = entry.name  # the whole dataset, not a part of it
     elif entry is not None and any(match is None or match[0] != entry for match in matches):
+        if path.is_relative_to(catalogue.fetched_folder()):
+            raise catalogue.damaged(entry, path)
         notes.append(f"is not a copy of {entry.name!r} that the catalogue knows by its checksum")
 
     shift = None
@@ -169,6 +174,10 @@ def _load_arff(
     if labels is None and entry is not None:
         labels = entry.labels_at_end
     listed = _label_list(labels, path, entry)
+    if listed is not None and listed.path.is_relative_to(catalogue.fetched_folder()):
+        match = catalogue.recognise(kept.digest(listed.stored))
+        if entry is not None and (match is None or match[0] != entry):
+            raise catalogue.damaged(entry, listed.path)
     if drop is None:
         drop = entry.drop if entry is not None else ()
     dropped = (drop,) if isinstance(drop, str) else tuple(drop)
@@ -194,6 +203,8 @@ def _paths(source: Any) -> list[Path]:
     """The paths that are asked for; a lone word that is no file was meant as a name."""
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
+        if not os.fspath(source):
+            raise UnknownDataError("an empty name was given; see: d2ace data list")
         if isinstance(source, str) and not path.suffix and os.sep not in source:
             with contextlib.suppress(OSError, ValueError):
                 if path.exists():
@@ -216,16 +227,18 @@ def _form(paths: list[Path]) -> str:
     forms = {format_of(path) for path in paths}
     form = forms.pop()
     if forms:
-        raise UnknownDataError(f"{paths[0]}: and its companions are of different formats")
+        raise UnknownDataError(f"{shown(paths[0])}: and its companions are of different formats")
     if form in (".npz", ".mat") and paths[0].suffix.lower() != form:
-        raise UnknownDataError(f"{paths[0]}: {form} files are read as they are; decompress it")
+        raise UnknownDataError(
+            f"{shown(paths[0])}: {form} files are read as they are; decompress it"
+        )
     if form in (".npz", ".mat") and len(paths) > 1:
-        raise UnknownDataError(f"{paths[0]}: only ARFF and LibSVM files can be joined")
+        raise UnknownDataError(f"{shown(paths[0])}: only ARFF and LibSVM files can be joined")
     if form not in (".arff", ".npz", ".mat", *LIBSVM_SUFFIXES):
         Source.read(paths[0])  # a missing file or a folder is the better complaint
         known = ", ".join((".arff", ".npz", ".mat", *LIBSVM_SUFFIXES))
         raise UnknownDataError(
-            f"{paths[0]}: unknown format; files end in {known} (texts also in .gz, .bz2)"
+            f"{shown(paths[0])}: unknown format; files end in {known} (texts also in .gz, .bz2)"
         )
     return form
 
@@ -271,7 +284,7 @@ def _remembered(
             kept.keep(key, *found)
     data, remarks = found
     for note in [*notes, *remarks]:
-        warnings.warn(f"{sources[0].path}: {note}", DataWarning, stacklevel=4)
+        warnings.warn(f"{shown(sources[0].path)}: {note}", DataWarning, stacklevel=4)
     return data
 
 

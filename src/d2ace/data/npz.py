@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import secrets
 import zipfile
 import zlib
 from dataclasses import replace
@@ -18,13 +17,18 @@ from typing import IO, Any
 import numpy as np
 import scipy.sparse as sp
 
-from d2ace.data.container import DataError, MultiLabelData
-from d2ace.data.files import MAX_BYTES, Source, fault
+from d2ace._util.files import whole
+from d2ace.data.container import DataError, MultiLabelData, UnknownDataError
+from d2ace.data.files import Source, fault, file_size, refuse_bomb, stem
 from d2ace.data.missing import Missing
-from d2ace.data.tables import as_data, as_rows
+from d2ace.data.tables import as_data, as_rows, check_sparse
 
 _FORMAT = "d2ace-1"
-_MAX_RATIO = 2000  # deflate reaches 1,032
+_DAMAGED = (
+    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError,
+    SyntaxError, TypeError,
+)  # fmt: skip
+_PLAIN = "write it with np.savez, which does not compress"
 
 
 def save(data: MultiLabelData, path: str | os.PathLike[str]) -> None:
@@ -33,14 +37,33 @@ def save(data: MultiLabelData, path: str | os.PathLike[str]) -> None:
     Features are read as 32-bit floats; which rows were spoilt (`AnnotatedData`) is not kept.
 
     The file appears under its name only when it is complete. The name gets ``.npz`` if it lacks it.
+    A file that `save` wrote is replaced, any other is left alone.
     """
     target = Path(path)
+    if not target.name:
+        raise UnknownDataError(f"{os.fspath(path)!r} names no file to save to; give its path")
     if target.suffix.lower() != ".npz":
         target = target.with_name(target.name + ".npz")
     try:
+        if os.path.lexists(target) and not _is_ours(target):
+            message = "was not written by d2ace.data.save, and is left alone; delete it, or choose"
+            raise fault(target, None, f"{message} another name")
         write(target, data, {})
-    except OSError as error:
-        raise fault(target, None, f"cannot be written ({error.strerror}); check the path") from None
+    except (OSError, ValueError) as error:  # ValueError: no text, or a null byte in the path
+        if isinstance(error, DataError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else "no usable path"
+        raise fault(target, None, f"cannot be written ({reason}); check the path") from None
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file tells that `save` wrote it."""
+    try:
+        file_size(path)  # a pipe would be waited for
+        with zipfile.ZipFile(path) as archive, archive.open("meta.npy") as stream:
+            return b'"format": "d2ace-' in stream.read(1 << 12)
+    except (OSError, KeyError, *_DAMAGED):
+        return False
 
 
 def write(target: Path, data: MultiLabelData, remarks: dict[str, Any]) -> None:
@@ -65,16 +88,11 @@ def write(target: Path, data: MultiLabelData, remarks: dict[str, Any]) -> None:
         "feature_names": list(data.feature_names),
         "label_names": list(data.label_names),
         "remarks": remarks,
+        "arrays": sorted(arrays),
     }
     arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-    try:
-        with temporary.open("xb") as stream:
-            np.savez(stream, **arrays)
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with whole(target) as stream:
+        np.savez(stream, **arrays)
 
 
 def read_npz(source: Source) -> MultiLabelData:
@@ -90,7 +108,10 @@ def read(source: Source, *, labelled: bool = True) -> tuple[MultiLabelData, dict
     try:
         meta = json.loads(arrays["meta"].tobytes().decode())
         if meta["format"] != _FORMAT:
-            raise fault(path, None, f"has format {meta['format']!r}; this version reads {_FORMAT}")
+            message = f"has format {meta['format']!r}, and this version reads {_FORMAT}"
+            raise fault(path, None, f"{message}; update d2ace, or write the file again")
+        if lost := set(meta.get("arrays", ())) - set(arrays):
+            raise KeyError(min(lost))
         tables = [_table(path, arrays, key) for key in ("X", "Y")]
         names = [tuple(map(str, meta[key])) for key in ("feature_names", "label_names")]
         name, remarks = str(meta["name"]), dict(meta["remarks"])
@@ -119,7 +140,7 @@ def read_npz_features(source: Source) -> MultiLabelData:
     if "meta" in arrays:
         return read(source, labelled=False)[0]
     _require(path, arrays, "X")
-    return as_rows(path, path.stem, _table(path, arrays, "X"), _listed(arrays, "feature_names"))
+    return as_rows(path, stem(path), _table(path, arrays, "X"), _listed(arrays, "feature_names"))
 
 
 def _foreign(path: Path, arrays: dict[str, Any]) -> MultiLabelData:
@@ -127,7 +148,7 @@ def _foreign(path: Path, arrays: dict[str, Any]) -> MultiLabelData:
         _require(path, arrays, key)
     tables = [_table(path, arrays, key) for key in ("X", "Y")]
     names = [_listed(arrays, key) for key in ("feature_names", "label_names")]
-    return as_data(path, path.stem, *tables, *names)
+    return as_data(path, stem(path), *tables, *names)
 
 
 def _require(path: Path, arrays: dict[str, Any], key: str) -> None:
@@ -150,7 +171,7 @@ def _table(path: Path, arrays: dict[str, Any], key: str) -> Any:
     shape = tuple(arrays[f"{key}_shape"].ravel().tolist())
     try:
         table = sp.csr_matrix((data, indices, indptr), shape=shape)
-        table.check_format(full_check=True)
+        check_sparse(table)
     except (ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:
         raise fault(path, None, f"holds a broken sparse table {key!r} ({error})") from None
     return table
@@ -162,25 +183,23 @@ def _arrays(source: Source) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(io.BytesIO(source.stored)) as archive:
             members = archive.infolist()
-            size = sum(member.file_size for member in members)
-            if size > min(MAX_BYTES, (1 << 20) + _MAX_RATIO * len(source.stored)):
-                raise fault(path, None, f"claims to hold {size} bytes, which is too much")
+            stored, size = len(source.stored), sum(member.file_size for member in members)
+            refuse_bomb(path, size, stored, _PLAIN)
             for member in members:
                 if member.filename.endswith(".npy"):
+                    key = member.filename[:-4]
+                    if key in arrays:
+                        raise fault(path, None, f"holds {key!r} twice; leave one out")
                     with archive.open(member) as stream:
-                        key = member.filename[:-4]
-                        arrays[key] = _array(path, key, stream, member.file_size)
+                        arrays[key] = _array(path, key, stream, member.file_size, stored)
     except DataError:
         raise
-    except (
-        zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError,
-        ValueError, SyntaxError, KeyError, TypeError,
-    ) as error:  # fmt: skip
+    except (OSError, KeyError, *_DAMAGED) as error:
         raise fault(path, None, f"is damaged or not an NPZ archive ({error})") from None
     return arrays
 
 
-def _array(path: Path, key: str, stream: IO[bytes], size: int) -> Any:
+def _array(path: Path, key: str, stream: IO[bytes], size: int, stored: int) -> Any:
     """One member: the declared size must be the real one before memory is taken for it."""
     version = np.lib.format.read_magic(stream)
     if version == (1, 0):
@@ -194,8 +213,14 @@ def _array(path: Path, key: str, stream: IO[bytes], size: int) -> Any:
         count *= int(length)
     if min(shape, default=1) < 0 or count * dtype.itemsize > size:
         raise fault(path, None, f"array {key!r} declares {count} cells, more than the file holds")
-    content = stream.read()
-    if len(content) != count * dtype.itemsize:
-        raise fault(path, None, f"array {key!r} is cut short; write the file again")
-    flat = np.frombuffer(bytearray(content), dtype=dtype)
+    refuse_bomb(path, 4 * count, stored, _PLAIN)  # as 32-bit floats
+    content = bytearray(count * dtype.itemsize)
+    view, at = memoryview(content), 0
+    while piece := stream.read(1 << 20):  # to the end, where the archive's checksum is compared
+        if at + len(piece) <= len(view):
+            view[at : at + len(piece)] = piece
+        at += len(piece)
+    if at != len(view):
+        raise fault(path, None, f"array {key!r} is not as long as it says; write the file again")
+    flat = np.frombuffer(content, dtype=dtype)
     return flat.reshape(shape, order="F" if fortran else "C")

@@ -129,7 +129,7 @@ def prepare(
     _refuse_not_finite(data)
     Y = checked_labels(data.Y)
     n, q = Y.shape
-    features = _frequent(data.X, keep_features)
+    features = _frequent(data, keep_features)
     labels = np.flatnonzero(np.bincount(Y.indices, minlength=q) >= min_positives)
     if not labels.size:
         raise DataError(
@@ -185,15 +185,22 @@ def _refuse_not_finite(data: MultiLabelData) -> None:
     )
 
 
-def _frequent(X: Any, share: float) -> Ints:
+def _frequent(data: MultiLabelData, share: float) -> Ints:
     """The features with the largest sums, in their original order; ties go to the first."""
-    d = X.shape[1]
+    d = data.X.shape[1]
     if share == 1.0:
         return np.arange(d)
     keep = int(d * share + 1e-9)  # 0.29 * 100 is 28.999...
     if not keep:
         raise DataError(f"keep_features={share} leaves none of {d} features; raise it")
-    total = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.asarray(data.X.sum(axis=0, dtype=np.float64)).ravel()
+    endless = np.flatnonzero(~np.isfinite(total))
+    if endless.size:
+        raise DataError(
+            f"{data.name}: the sum of {data.feature_names[int(endless[0])]!r} is too large for a "
+            "64-bit float; divide the feature by a power of ten"
+        )
     return np.sort(np.argsort(-total, kind="stable")[:keep])
 
 

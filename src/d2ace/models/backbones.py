@@ -7,7 +7,10 @@ packages), and ``"identity"`` for feature maps that were computed before.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import re
+import zipfile
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -264,6 +267,10 @@ def _state(backbone: str, weights: str) -> tuple[Mapping[str, Tensor], str]:
 
 def _read(file: Path) -> Mapping[str, Tensor]:
     try:
+        if zipfile.is_zipfile(file):  # as torch.save writes it; torch.load compares no checksums
+            with zipfile.ZipFile(file) as archive:
+                if (damaged := archive.testzip()) is not None:
+                    raise ValueError(f"{damaged} in it is damaged: fetch or copy it again")
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # a broken archive raises whatever its reader meets first
         raise RunError(
@@ -272,7 +279,9 @@ def _read(file: Path) -> Mapping[str, Tensor]:
             "torch.save(model.state_dict(), path)."
         ) from error
     state = state.get("state_dict", state) if isinstance(state, dict) else state
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+    if not isinstance(state, dict) or not all(
+        isinstance(key, str) and isinstance(value, Tensor) for key, value in state.items()
+    ):
         raise RunError(f"{file} does not hold a state dict: names of parameters and their tensors.")
     return {key.removeprefix("module."): value for key, value in state.items()}
 
@@ -286,6 +295,7 @@ def _downloaded(backbone: str, weights: str) -> tuple[Mapping[str, Tensor], str]
             f"backbone {backbone!r} has no weights {weights!r}; give 'none', 'pretrained', "
             f"{', '.join(published.__members__)}, or a file."
         )
+    _refuse_damaged_download(published[name].url)
     try:
         state = published[name].get_state_dict(progress=False, check_hash=True, weights_only=True)
     except (OSError, RuntimeError) as error:
@@ -294,6 +304,22 @@ def _downloaded(backbone: str, weights: str) -> tuple[Mapping[str, Tensor], str]
             f"({error}); fetch that file elsewhere and pass its path as weights, or 'none'."
         ) from error
     return state, name
+
+
+def _refuse_damaged_download(url: str) -> None:
+    """Torchvision's checksum, the end of a file's name, is compared by PyTorch only at download."""
+    file = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
+    start = file.stem.rpartition("-")[2]
+    if file.is_file() and re.fullmatch("[0-9a-f]{8,64}", start):
+        hasher = hashlib.sha256()
+        with file.open("rb") as stream:
+            while piece := stream.read(1 << 20):
+                hasher.update(piece)
+        if not hasher.hexdigest().startswith(start):
+            raise RunError(
+                f"{file} is damaged: it is not the file of {url}; delete it, and it is fetched "
+                "again."
+            )
 
 
 def _load(

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from d2ace._util.files import write_whole
 from d2ace.data.images.dataset import ImageDataset
 from d2ace.errors import UserError
 
@@ -96,22 +96,22 @@ def images_digest(dataset: ImageDataset, folder: Path) -> str:
     """SHA-256 over the SHA-256 of each image file, in the order of the rows.
 
     Files are read again only when size or time of change of one differ from those of the last time,
-    which are kept in ``folder``: a look at 100,000 files is quick, reading them is not.
+    which are kept in ``folder`` with a checksum: a look at 100,000 files is quick, reading them is
+    not.
     """
     data = dataset.data
     files = [data.files[row] for row in dataset.rows]
     stamps = [[file, *data.tree.stamp(file)] for file in files]
     seen = json.dumps([os.fspath(data.tree.root.resolve()), stamps]).encode()
     kept = folder / "digests" / _digest([seen])
-    if kept.is_file() and len(known := kept.read_text(encoding="ascii")) == 64:
-        return known
+    known = kept.read_bytes() if kept.is_file() else b""
+    if known[64:] == _digest([seen, known[:64]]).encode():
+        return known[:64].decode("ascii")
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
         found = threads.map(lambda file: hashlib.sha256(data.tree.read(file)).digest(), files)
         result = _digest(found)
     kept.parent.mkdir(exist_ok=True)
-    temporary = kept.with_name(f".{secrets.token_hex(6)}")
-    temporary.write_text(result, encoding="ascii")
-    os.replace(temporary, kept)
+    write_whole(kept, (result + _digest([seen, result.encode()])).encode())
     return result
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,18 +11,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset
 
+from d2ace.data.container import DataWarning
 from d2ace.data.images.content import content_key
 from d2ace.data.images.dataset import ImageDataset, said_plainly
 from d2ace.data.images.locking import exclusive
-from d2ace.data.stratify import row_numbers
+from d2ace.data.images.mapfiles import MAPS, POOLED, Partial, clear, undamaged
+from d2ace.data.stratify import checked_labels, row_numbers
 from d2ace.errors import RunError, UserError
 
-ABOUT, MAPS, POOLED, PROGRESS = "about.json", "maps.npy", "pooled.npy", "progress.json"
 _BATCHES_BETWEEN_NOTES = 16
 
 Progress = Callable[[int, int], None]
@@ -73,7 +72,7 @@ class FeatureDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     def __init__(
         self, features: CachedFeatures, labels: Any, rows: npt.ArrayLike | None = None
     ) -> None:
-        self.features, self.labels = features, sp.csr_matrix(labels)
+        self.features, self.labels = features, checked_labels(labels)
         if self.labels.shape[0] != len(features):
             raise UserError(
                 f"labels has {self.labels.shape[0]} rows, and the cache {len(features)}; "
@@ -111,6 +110,8 @@ def cache_features(
     transform and the bytes of the images (read again when a file's size or time of change differs);
     it does not see a change in the code of ``forward`` alone. What was interrupted is not taken for
     complete, and goes on where it stopped; two processes that want the same maps compute them once.
+    Maps that are there are read once, to compare their checksums; damaged ones are computed again,
+    with a warning.
     ``progress`` is called with the images done and the images in all.
     """
     if batch_size < 1 or workers < 0:
@@ -122,9 +123,9 @@ def cache_features(
         home.mkdir(parents=True, exist_ok=True)
         key = content_key(module, dataset, home)
         place = home / key[:32]
-        if not _complete(place, key):
+        if not undamaged(place, key):
             with exclusive(home / f"{key[:32]}.lock"):
-                if not _complete(place, key):  # another process may have been faster
+                if not undamaged(place, key):  # another process may have been faster
                     _build(module, dataset, place, key, batch_size, workers, progress)
         return CachedFeatures(place)
     except OSError as error:
@@ -132,18 +133,6 @@ def cache_features(
             f"{home}: cached features cannot be read or written ({error.strerror or error}); make "
             "room, or choose another folder"
         ) from error
-
-
-def _complete(place: Path, key: str) -> bool:
-    """Whether all is there; a folder that was tampered with counts as absent."""
-    try:
-        about = json.loads((place / ABOUT).read_text(encoding="utf-8"))
-        maps = np.load(place / MAPS, mmap_mode="r", allow_pickle=False)
-        pooled = np.load(place / POOLED, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return False
-    shapes = [list(maps.shape), list(pooled.shape)]
-    return about == {"key": key, "shape": shapes[0]} and shapes[1] == shapes[0][:2]
 
 
 def _build(
@@ -155,10 +144,14 @@ def _build(
     workers: int,
     progress: Progress | None,
 ) -> None:
-    partial = place.with_name(f"{place.name}.partial")
-    if place.exists():
-        shutil.rmtree(place)  # `_complete` has just said that it is damaged
-    files = _Partial(partial, key, len(dataset))
+    if os.path.lexists(place):
+        clear(place)
+        warnings.warn(
+            f"{place}: the feature maps stored there are damaged, and are computed again",
+            DataWarning,
+            stacklevel=3,
+        )
+    files = Partial(place.with_name(f"{place.name}.partial"), key, len(dataset))
     done = files.done
     if progress is not None:
         progress(done, files.n)
@@ -180,83 +173,6 @@ def _build(
             if progress is not None:
                 progress(files.done, files.n)
     files.finish(place)
-
-
-class _Partial:
-    """The files of a build that goes on: the arrays, and how many rows of them are right."""
-
-    def __init__(self, folder: Path, key: str, n: int) -> None:
-        self.folder, self.key, self.n, self.done = folder, key, n, 0
-        self.maps: Any = None
-        self.pooled: Any = None
-        try:
-            note = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
-            for name in (MAPS, POOLED):  # a file cut short would be filled up when opened to write
-                np.lib.format.open_memmap(folder / name, mode="r")
-            maps, pooled = (
-                np.lib.format.open_memmap(folder / name, mode="r+") for name in (MAPS, POOLED)
-            )
-            if note["key"] == key and len(maps) == len(pooled) == n and 0 <= note["done"] <= n:
-                self.maps, self.pooled, self.done = maps, pooled, note["done"]
-        except (OSError, ValueError, KeyError, TypeError, EOFError):
-            shutil.rmtree(folder, ignore_errors=True)  # nothing usable: from the start
-
-    def write(self, maps: torch.Tensor, dataset: ImageDataset) -> None:
-        """The next rows."""
-        half = maps.half()
-        wrong = torch.flatten(~torch.isfinite(half), 1).any(1)
-        if wrong.any():
-            row = int(dataset.rows[self.done + int(wrong.int().argmax())])
-            raise RunError(
-                f"{dataset.data.place(row)}: its feature map holds numbers that are not finite in "
-                "float16; this backbone cannot be cached"
-            )
-        if self.maps is None:
-            self._create(tuple(maps.shape[1:]))
-        if tuple(self.maps.shape[1:]) != tuple(maps.shape[1:]):
-            raise RunError(
-                f"the backbone gives maps {tuple(maps.shape[1:])} after {self.maps.shape[1:]}; all "
-                "images must be transformed to one size"
-            )
-        stop = self.done + len(maps)
-        self.maps[self.done : stop] = half.numpy()
-        self.pooled[self.done : stop] = maps.mean((2, 3)).numpy()
-        self.done = stop
-
-    def note(self) -> None:
-        """Everything so far is on the disk, and only then is it said to be."""
-        self.maps.flush()
-        self.pooled.flush()
-        _write_json(self.folder / PROGRESS, {"key": self.key, "done": self.done})
-
-    def finish(self, place: Path) -> None:
-        """The folder gets its name when all that belongs in it is there."""
-        self.note()
-        _write_json(self.folder / ABOUT, {"key": self.key, "shape": list(self.maps.shape)})
-        self.maps = self.pooled = None  # Windows moves no folder with an open file in it
-        os.replace(self.folder, place)
-        (place / PROGRESS).unlink()
-
-    def _create(self, shape: tuple[int, ...]) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir()
-        for name, dtype, cell in ((MAPS, np.float16, shape), (POOLED, np.float32, shape[:1])):
-            path, full = self.folder / name, (self.n, *cell)
-            array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=full)
-            setattr(self, "maps" if name == MAPS else "pooled", array)
-            if hasattr(os, "posix_fallocate"):
-                # A disk that is full later would kill the process when the map is written to.
-                with path.open("r+b") as file:
-                    os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 @contextmanager

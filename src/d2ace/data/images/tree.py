@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import threading
 import zipfile
 import zlib
@@ -12,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from d2ace.data.container import DataError, UnknownDataError
-from d2ace.data.files import MAX_BYTES, expand
+from d2ace.data.files import MAX_BYTES, expand, fault, refuse_bomb, shown
 
 MAX_FILE_BYTES = 1 << 28
 """Largest image or annotation of one image that is read."""
@@ -47,11 +48,15 @@ class Tree:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
-        if not self.root.exists():
-            raise UnknownDataError(f"{self.root}: no such folder or archive; check the path")
-        self.archived = self.root.is_file()
-        if self.archived and self.root.suffix.lower() != ".zip":
-            raise UnknownDataError(f"{self.root}: is neither a folder nor a .zip archive")
+        try:
+            there = self.root.exists()
+        except (OSError, ValueError):  # too long, or no text
+            there = False
+        if not there:
+            raise UnknownDataError(f"{shown(root)}: no such folder or archive; check the path")
+        self.archived = not self.root.is_dir()
+        if self.archived and (self.root.suffix.lower() != ".zip" or not self.root.is_file()):
+            raise UnknownDataError(f"{shown(root)}: is neither a folder nor a .zip archive")
         self._opened: tuple[int, zipfile.ZipFile] | None = None
         self._lock = threading.Lock()
         if self.archived:
@@ -63,7 +68,7 @@ class Tree:
 
     def place(self, name: str) -> str:
         """Where the file is, for a message."""
-        return f"{self.root}: {name}" if self.archived else str(self.root / name)
+        return shown(f"{self.root}: {name}" if self.archived else self.root / name)
 
     def names(self, folder: str) -> list[str]:
         """Sorted names of the files directly in ``folder`` (``""``: the root)."""
@@ -107,6 +112,8 @@ class Tree:
             )
         try:
             if self.archived:
+                packed = self._archive().getinfo(name).compress_size
+                refuse_bomb(self.place(name), size, packed, "unpack the archive yourself")
                 return self._archive().read(name)
             return (self.root / name).read_bytes()
         except (
@@ -139,6 +146,8 @@ class Tree:
                 info = self._archive().getinfo(name)
                 return info.file_size, info.CRC
             state = (self.root / name).stat()
+            if not stat.S_ISREG(state.st_mode):  # a pipe would be waited for
+                raise DataError(f"{self.place(name)}: is not a regular file; copy it again")
             return state.st_size, state.st_mtime_ns
         except (KeyError, FileNotFoundError, NotADirectoryError):
             raise DataError(
@@ -157,9 +166,8 @@ class Tree:
                 try:
                     self._opened = os.getpid(), zipfile.ZipFile(self.root)
                 except (OSError, zipfile.BadZipFile) as error:
-                    raise DataError(
-                        f"{self.root}: is damaged or not a zip archive ({error}); copy it again"
-                    ) from None
+                    message = f"is damaged or not a zip archive ({error}); copy it again"
+                    raise fault(self.root, None, message) from None
             return self._opened[1]
 
 

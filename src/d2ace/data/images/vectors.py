@@ -16,8 +16,8 @@ from typing import IO, cast
 import numpy as np
 import numpy.typing as npt
 
-from d2ace.data.container import DataError, UnknownDataError
-from d2ace.data.files import Source, fault, format_of
+from d2ace.data.container import UnknownDataError
+from d2ace.data.files import Source, fault, file_size, format_of, shown
 
 DIMENSION = 300
 SPREAD = 0.38
@@ -73,7 +73,7 @@ def label_vectors(
         return LabelVectors(Z, f"random, N(0, {SPREAD}²), seed {seed}", tuple(names))
     place = Path(path)
     if format_of(place) == ".csv":
-        return LabelVectors(_from_csv(place, names), str(place), ())
+        return LabelVectors(_from_csv(place, names), shown(place), ())
     words = {name: words_of(name) for name in names}
     known, dimension = _from_glove(place, {word for one in words.values() for word in one})
     Z, missing = _invented(len(names), dimension, seed), []
@@ -84,7 +84,7 @@ def label_vectors(
         else:
             missing.append(name)
     note = f", {len(missing)} of {len(names)} labels random" if missing else ""
-    return LabelVectors(Z, f"{place}{note}", tuple(missing))
+    return LabelVectors(Z, f"{shown(place)}{note}", tuple(missing))
 
 
 def words_of(name: str) -> list[str]:
@@ -129,6 +129,7 @@ def _from_glove(path: Path, wanted: Collection[str]) -> tuple[dict[str, Floats],
     keys = {word.encode(): word for word in wanted}
     found: dict[str, Floats] = {}
     dimension = None
+    file_size(path)  # refuses what is no file
     try:
         with _opened(path) as stream:
             line = 0
@@ -142,12 +143,10 @@ def _from_glove(path: Path, wanted: Collection[str]) -> tuple[dict[str, Floats],
                 if len(cells) == dimension + 1 and cells[0] in keys:
                     texts = [cell.decode("ascii", "replace") for cell in cells[1:]]
                     found.setdefault(keys[cells[0]], _numbers(texts, path, line))
-    except FileNotFoundError:
-        raise UnknownDataError(f"{path}: no such file; check the path") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read ({error}); copy it again") from None
+        raise fault(path, None, f"cannot be read ({error}); copy it again") from None
     if not dimension or dimension < 2:
-        raise DataError(f"{path}: holds no vectors ('word number number ...' in a line)")
+        raise fault(path, None, "holds no vectors ('word number number ...' in a line)")
     return found, dimension
 
 
