@@ -6,10 +6,15 @@ only with ``--debug``.
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NoReturn, TextIO
+
+from d2ace._util.signals import SIGNALS
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -28,13 +33,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
     warnings.showwarning = _show_warning
     try:
-        code = _application(typer)(args=words, prog_name="d2ace", standalone_mode=False)
+        with _ended_by_signals():
+            code = _application(typer)(args=words, prog_name="d2ace", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except typer.Exit as stop:
         sys.exit(stop.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         _say("interrupted")
         sys.exit(130)
+    except _Ended as ended:
+        _say(f"stopped by {ended.signum.name}")
+        sys.exit(128 + ended.signum)
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         sys.stderr.close()
         sys.exit(1)
@@ -54,6 +63,31 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if signum is not None:
             sys.exit(128 + signum)
         sys.exit(2 if typed_wrong or isinstance(error, UnknownDataError | UserError) else 1)
+
+
+class _Ended(BaseException):
+    """A signal came that nobody else waits for; like KeyboardInterrupt, so that files are closed
+    and processes ended on the way out.
+    """
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signal.Signals(signum)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    def end(signum: int, frame: FrameType | None) -> None:
+        raise _Ended(signum)
+
+    usual = [each for each in SIGNALS if signal.getsignal(each) is signal.SIG_DFL]
+    for each in usual:
+        signal.signal(each, end)
+    try:
+        yield
+    finally:
+        for each in usual:
+            signal.signal(each, signal.SIG_DFL)
 
 
 def _application(typer: Any) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from d2ace._util.signals import heeded_signals
 from d2ace.errors import RunError
 
 from .engines import Engine, Event
@@ -21,7 +22,6 @@ from .specs import RunSpec
 from .store import Store
 from .views import View
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PAUSE = 0.5  # seconds between two looks at the clock and at signals
 
 
@@ -228,7 +228,7 @@ def _signals(summary: Summary) -> Iterator[None]:
         for each, handler in before.items():
             signal.signal(each, handler)
 
-    before = {each: signal.signal(each, note) for each in SIGNALS}
+    before = {each: signal.signal(each, note) for each in heeded_signals()}
     try:
         yield
     finally:
