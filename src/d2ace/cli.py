@@ -15,19 +15,33 @@ from types import FrameType
 from typing import Any, NoReturn, TextIO
 
 from d2ace._util.signals import SIGNALS
+from d2ace._util.streams import lasting_streams, open_standard_streams
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
+    open_standard_streams()
+    with lasting_streams() as output:
+        code = _run([word for word in words if word != "--debug"], debug="--debug" in words)
+        output.flush()
+        if isinstance(output.problem, BrokenPipeError):  # its reader went away, as `| head` does
+            code = code or 1
+        elif output.problem is not None:
+            why = getattr(output.problem, "strerror", None) or output.problem
+            _say(f"standard output could not be written ({why}); all else was done")
+            code = code or 1
+    sys.exit(code)
+
+
+def _run(words: list[str], *, debug: bool) -> int:
+    """The exit code of the command."""
     try:
         import rich  # noqa: F401 - typer needs it for its help, we for tables
         import typer
     except ImportError as error:
         _say(f'the command line needs {error.name}; run: pip install "d2ace[bench]"')
-        sys.exit(1)
+        return 1
     from d2ace.data.container import DataError, UnknownDataError
     from d2ace.errors import RunError, UserError
 
@@ -35,18 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         with _ended_by_signals():
             code = _application(typer)(args=words, prog_name="d2ace", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        return code if isinstance(code, int) else 0
     except typer.Exit as stop:
-        sys.exit(stop.exit_code)
+        return int(stop.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         _say("interrupted")
-        sys.exit(130)
+        return 130
     except _Ended as ended:
         _say(f"stopped by {ended.signum.name}")
-        sys.exit(128 + ended.signum)
-    except BrokenPipeError:  # the reader of our output went away, as `| head` does
-        sys.stderr.close()
-        sys.exit(1)
+        return 128 + ended.signum
     except Exception as error:
         if debug:
             raise
@@ -61,8 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             _say(f"unexpected {type(error).__name__}: {error}; run again with --debug for details")
         signum = getattr(error, "signum", None)  # a run that was asked to end, and did
         if signum is not None:
-            sys.exit(128 + signum)
-        sys.exit(2 if typed_wrong or isinstance(error, UnknownDataError | UserError) else 1)
+            return 128 + int(signum)
+        return 2 if typed_wrong or isinstance(error, UnknownDataError | UserError) else 1
 
 
 class _Ended(BaseException):

@@ -9,7 +9,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from time import monotonic
 
@@ -27,7 +27,11 @@ ENDLESS = ("--epochs", "100000")
 class Command:
     """A command whose processes, however far down, are known by a mark they inherit."""
 
-    def __init__(self, *words: str, cwd: Path) -> None:
+    def __init__(self, *words: str, cwd: Path, nohup: bool) -> None:
+        def heed() -> None:  # also where the tests themselves run in the background
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
+
         self.mark = f"D2ACE_TEST={uuid.uuid4()}"
         name, _, value = self.mark.partition("=")
         self.said = cwd / f"{value}.err"
@@ -39,6 +43,7 @@ class Command:
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 start_new_session=True,
+                preexec_fn=heed,
             )
 
     def running(self) -> list[int]:
@@ -101,8 +106,8 @@ class Command:
 
 
 @contextmanager
-def command(*words: str, cwd: Path) -> Iterator[Command]:
-    one = Command(*words, cwd=cwd)
+def command(*words: str, cwd: Path, nohup: bool = False) -> Iterator[Command]:
+    one = Command(*words, cwd=cwd, nohup=nohup)
     try:
         yield one
     finally:
@@ -111,9 +116,11 @@ def command(*words: str, cwd: Path) -> Iterator[Command]:
         one.process.wait()
 
 
-def train(table_file: Path, *words: str, cwd: Path) -> contextmanager[Command]:
+def train(
+    table_file: Path, *words: str, cwd: Path, nohup: bool = False
+) -> AbstractContextManager[Command]:
     small = ("--model", "mlp", "--warmup", "1", "--out", "run")
-    return command("train", str(table_file), *small, *words, cwd=cwd)
+    return command("train", str(table_file), *small, *words, cwd=cwd, nohup=nohup)
 
 
 def told(code: int, words: str, signum: int) -> None:
@@ -149,16 +156,11 @@ def test_a_closed_terminal_is_heeded_unless_nohup_is_used(table_file: Path, tmp_
         run.until(run.says("epoch 1/"))
         run.send(signal.SIGHUP, "group")
         told(*run.ended(), signal.SIGHUP)
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
-    try:
-        with train(table_file, *ENDLESS, cwd=tmp_path) as run:
-            signal.signal(signal.SIGHUP, before)
-            run.until(run.says("epoch "))
-            said = run.said.stat().st_size
-            run.send(signal.SIGHUP, "group")
-            run.until(lambda: run.said.stat().st_size > said + 1000)  # it goes on
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    with train(table_file, *ENDLESS, cwd=tmp_path, nohup=True) as run:
+        run.until(run.says("epoch "))
+        said = run.said.stat().st_size
+        run.send(signal.SIGHUP, "group")
+        run.until(lambda: run.said.stat().st_size > said + 1000)  # it goes on
 
 
 MOMENTS: dict[str, Callable[[Command], Callable[[], object]]] = {

@@ -25,6 +25,7 @@ import torch
 
 from d2ace._util.machine import cores
 from d2ace._util.signals import SIGNALS, heeded_signals
+from d2ace._util.streams import lasting_streams
 from d2ace.data.container import DataError
 from d2ace.errors import RunError, UserError
 
@@ -254,7 +255,8 @@ def _work(tasks: Any, answers: Any, rank: int, world: int, port: int) -> None:
     torch.use_deterministic_algorithms(flags["deterministic"], warn_only=flags["warn_only"])
     torch.backends.cudnn.benchmark = flags["benchmark"]
     try:
-        answer: str | Exception = make_fabric().launch(run)
+        with lasting_streams():  # of which the run may tell
+            answer: str | Exception = make_fabric().launch(run)
     except Exception as error:
         answer = _portable(error)
     with suppress(OSError):
