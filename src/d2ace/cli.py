@@ -10,11 +10,11 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
-from d2ace._util.signals import SIGNALS
+from d2ace._util.signals import heeded_signals
 from d2ace._util.streams import lasting_streams, open_standard_streams
 
 
@@ -23,7 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     words = list(sys.argv[1:] if arguments is None else arguments)
     open_standard_streams()
     with lasting_streams() as output:
-        code = _run([word for word in words if word != "--debug"], debug="--debug" in words)
+        code = _run(
+            [word for word in words if word != "--debug"],
+            debug="--debug" in words,
+            alone=arguments is None,
+        )
         output.flush()
         if isinstance(output.problem, BrokenPipeError):  # its reader went away, as `| head` does
             code = code or 1
@@ -34,8 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-def _run(words: list[str], *, debug: bool) -> int:
-    """The exit code of the command."""
+def _run(words: list[str], *, debug: bool, alone: bool) -> int:
+    """The exit code of the command; ``alone``: the process is there for it, and so are signals."""
     try:
         import rich  # noqa: F401 - typer needs it for its help, we for tables
         import typer
@@ -47,10 +51,12 @@ def _run(words: list[str], *, debug: bool) -> int:
 
     warnings.showwarning = _show_warning
     try:
-        with _ended_by_signals():
+        with _ended_by_signals() if alone else nullcontext():
             code = _application(typer)(args=words, prog_name="d2ace", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except typer.Exit as stop:
+        if isinstance(stop.__cause__, KeyboardInterrupt):  # which typer makes it of
+            _say("interrupted")
         return int(stop.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         _say("interrupted")
@@ -88,17 +94,22 @@ class _Ended(BaseException):
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
+    """Signals that nobody else waits for end the command as Ctrl-C does, by an exception."""
+
     def end(signum: int, frame: FrameType | None) -> None:
         raise _Ended(signum)
 
-    usual = [each for each in SIGNALS if signal.getsignal(each) is signal.SIG_DFL]
-    for each in usual:
-        signal.signal(each, end)
+    heeded = heeded_signals()
+    for each in heeded:
+        if signal.getsignal(each) is signal.SIG_DFL:
+            signal.signal(each, end)
+    afterwards: signal.Handlers = signal.SIG_IGN  # what failed is only to be told, then we end
     try:
         yield
+        afterwards = signal.SIG_DFL
     finally:
-        for each in usual:
-            signal.signal(each, signal.SIG_DFL)
+        for each in heeded:
+            signal.signal(each, afterwards)
 
 
 def _application(typer: Any) -> Any:

@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing import connection, resource_tracker
 from time import monotonic
 from types import FrameType
@@ -59,14 +60,24 @@ def run_in_processes(
             for rank in range(world):
                 with _signals_held():
                     children.append(_Child(rank, world, port))
-                if asked:
-                    raise _interrupted(asked[0])
+                if asked.signum is not None:
+                    raise _interrupted(asked.signum)
             for child in children:
                 child.hand(work)
             return _outcome(children)
         finally:
+            asked.over = True
             for child in children:
                 child.end()
+
+
+@dataclass
+class _Asked:
+    """What signals have asked for."""
+
+    signum: int | None = None
+    over: bool = False
+    """Whether all processes are being ended: nothing may come between."""
 
 
 class _Child:
@@ -167,30 +178,30 @@ def _interrupted(signum: int) -> RunInterrupted:
 
 
 @contextmanager
-def _passed_on(children: list[_Child]) -> Iterator[list[int]]:
-    """While entered, a first signal goes to the children, and a second one ends them at once.
-
-    Gives the list that the first one is put into.
-    """
-    asked: list[int] = []
+def _passed_on(children: list[_Child]) -> Iterator[_Asked]:
+    """While entered, a first signal goes to the children, and a second one ends them at once."""
+    asked = _Asked()
     if threading.current_thread() is not threading.main_thread():  # only it may set handlers
         yield asked
         return
 
     def pass_on(signum: int, frame: FrameType | None) -> None:
-        asked.append(signum)
-        for child in children:
-            if len(asked) > 1:
-                child.process.kill()
-            else:
+        if asked.over:
+            return
+        if asked.signum is None:
+            asked.signum = signum
+            for child in children:
                 child.pass_on(signum)
-        if len(asked) == 2:
-            before = handlers[signal.Signals(signum)]
-            if callable(before):
-                before(signum, frame)
-            else:
-                signal.signal(signum, before)
-                signal.raise_signal(signum)
+            return
+        asked.over = True
+        for child in children:
+            child.process.kill()
+        before = handlers[signal.Signals(signum)]
+        if callable(before):
+            before(signum, frame)
+        else:
+            signal.signal(signum, before)
+            signal.raise_signal(signum)
 
     handlers: dict[signal.Signals, Any] = {}
     handlers.update((each, signal.signal(each, pass_on)) for each in heeded_signals())
