@@ -55,14 +55,12 @@ def _run(words: list[str], *, debug: bool, alone: bool) -> int:
             code = _application(typer)(args=words, prog_name="d2ace", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except typer.Exit as stop:
-        if isinstance(stop.__cause__, KeyboardInterrupt):  # which typer makes it of
-            _say("interrupted")
         return int(stop.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         _say("interrupted")
         return 130
     except _Ended as ended:
-        _say(f"stopped by {ended.signum.name}")
+        _say("interrupted" if ended.signum == signal.SIGINT else f"stopped by {ended.signum.name}")
         return 128 + ended.signum
     except Exception as error:
         if debug:
@@ -94,15 +92,17 @@ class _Ended(BaseException):
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Signals that nobody else waits for end the command as Ctrl-C does, by an exception."""
+    """Signals that nobody else waits for end the command by an exception of our own.
+
+    (Typer would make an exit code of KeyboardInterrupt, without a word.)
+    """
 
     def end(signum: int, frame: FrameType | None) -> None:
         raise _Ended(signum)
 
     heeded = heeded_signals()
     for each in heeded:
-        if signal.getsignal(each) is signal.SIG_DFL:
-            signal.signal(each, end)
+        signal.signal(each, end)
     afterwards: signal.Handlers = signal.SIG_IGN  # what failed is only to be told, then we end
     try:
         yield

@@ -234,7 +234,18 @@ def test_grids_end_at_every_moment(
         place.mkdir()
         grid = ("--datasets", str(table_file), "--models", "mlp", "--selectors", "random,d2ace")
         with command(
-            *("bench", *grid, "--folds", "0", "--epochs", "2000", "--jobs", "2", "--db", "g.db"),
+            *(
+                "bench",
+                *grid,
+                "--run-folds",
+                "0",
+                "--epochs",
+                "100000",
+                "--jobs",
+                "2",
+                "--db",
+                "g.db",
+            ),
             cwd=place,
         ) as run:
             run.until(reached(run))
