@@ -6,38 +6,62 @@ only with ``--debug``.
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from types import FrameType
 from typing import Any, NoReturn, TextIO
+
+from d2ace._util.signals import heeded_signals
+from d2ace._util.streams import lasting_streams, open_standard_streams
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
+    open_standard_streams()
+    with lasting_streams() as output:
+        code = _run(
+            [word for word in words if word != "--debug"],
+            debug="--debug" in words,
+            alone=arguments is None,
+        )
+        output.flush()
+        if isinstance(output.problem, BrokenPipeError):  # its reader went away, as `| head` does
+            code = code or 1
+        elif output.problem is not None:
+            why = getattr(output.problem, "strerror", None) or output.problem
+            _say(f"standard output could not be written ({why}); all else was done")
+            code = code or 1
+    sys.exit(code)
+
+
+def _run(words: list[str], *, debug: bool, alone: bool) -> int:
+    """The exit code of the command; ``alone``: the process is there for it, and so are signals."""
     try:
         import rich  # noqa: F401 - typer needs it for its help, we for tables
         import typer
     except ImportError as error:
         _say(f'the command line needs {error.name}; run: pip install "d2ace[bench]"')
-        sys.exit(1)
+        return 1
     from d2ace.data.container import DataError, UnknownDataError
     from d2ace.errors import RunError, UserError
 
     warnings.showwarning = _show_warning
     try:
-        code = _application(typer)(args=words, prog_name="d2ace", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        with _ended_by_signals() if alone else nullcontext():
+            code = _application(typer)(args=words, prog_name="d2ace", standalone_mode=False)
+        return code if isinstance(code, int) else 0
     except typer.Exit as stop:
-        sys.exit(stop.exit_code)
+        return int(stop.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         _say("interrupted")
-        sys.exit(130)
-    except BrokenPipeError:  # the reader of our output went away, as `| head` does
-        sys.stderr.close()
-        sys.exit(1)
+        return 130
+    except _Ended as ended:
+        _say("interrupted" if ended.signum == signal.SIGINT else f"stopped by {ended.signum.name}")
+        return 128 + ended.signum
     except Exception as error:
         if debug:
             raise
@@ -52,8 +76,40 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             _say(f"unexpected {type(error).__name__}: {error}; run again with --debug for details")
         signum = getattr(error, "signum", None)  # a run that was asked to end, and did
         if signum is not None:
-            sys.exit(128 + signum)
-        sys.exit(2 if typed_wrong or isinstance(error, UnknownDataError | UserError) else 1)
+            return 128 + int(signum)
+        return 2 if typed_wrong or isinstance(error, UnknownDataError | UserError) else 1
+
+
+class _Ended(BaseException):
+    """A signal came that nobody else waits for; like KeyboardInterrupt, so that files are closed
+    and processes ended on the way out.
+    """
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signal.Signals(signum)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Signals that nobody else waits for end the command by an exception of our own.
+
+    (Typer would make an exit code of KeyboardInterrupt, without a word.)
+    """
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        raise _Ended(signum)
+
+    heeded = heeded_signals()
+    for each in heeded:
+        signal.signal(each, end)
+    afterwards: signal.Handlers = signal.SIG_IGN  # what failed is only to be told, then we end
+    try:
+        yield
+        afterwards = signal.SIG_DFL
+    finally:
+        for each in heeded:
+            signal.signal(each, afterwards)
 
 
 def _application(typer: Any) -> Any:

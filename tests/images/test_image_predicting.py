@@ -68,6 +68,16 @@ def test_folders_in_folders_archives_and_odd_formats(run: Path, tmp_path: Path) 
     assert saved.predict_proba([]).shape == (0, 3)
 
 
+def test_the_random_state_of_the_caller_is_left_alone(photos: Path, tmp_path: Path) -> None:
+    """By workers that read images, stored features, and predictions, too."""
+    before = torch.get_rng_state()
+    settings = SMALL | {"root": str(photos), "model_options": LITE0, "workers": 1}
+    d2ace.train("csv", "image_mlp", **settings)
+    d2ace.train("csv", "image_mlp", cache_features=True, out=tmp_path, **settings)
+    d2ace.load_run(tmp_path).predict_proba(find_images(photos))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_what_cannot_be_predicted_is_said(run: Path, tmp_path: Path) -> None:
     saved = d2ace.load_run(run)
     with pytest.raises(UserError, match=r"There is no .*nowhere"):

@@ -173,7 +173,7 @@ def test_neighbours_are_those_of_pooled_features(
     )
     problem = make_image_problem(config, None, torch.device("cpu"), 0)
     training = Training(config, problem.train, make_fabric(1, "cpu", "32-true"))
-    seed_step(config.seed, 0, 0)
+    seed_step(config.seed, 0, 0, torch.device("cpu"))
     model = make_model("ml_gcn", 3, problem.train.Y, **BACKBONE).eval()
     with torch.no_grad():
         maps = torch.cat([model.backbone(x) for x in problem.train.X.chunks()])

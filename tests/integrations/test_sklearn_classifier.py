@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -286,3 +287,22 @@ def test_nothing_but_warm_up_is_told(table):
     with pytest.warns(UserWarning, match="ends with epoch 3, within the selector"):
         small(epochs=3, warmup=3).fit(*table)
     small(selector="random", epochs=3, warmup=3).fit(*table)
+
+
+def test_threads_give_the_scores_of_one_after_the_other(
+    table: tuple[np.ndarray, np.ndarray],
+) -> None:
+    """Also several classifiers at once, and none of them touches the caller's random state."""
+
+    def fitted(seed: int) -> np.ndarray:
+        return small(random_state=seed).fit(*table).predict_proba(table[0])
+
+    before = torch.get_rng_state()
+    serial = cross_val_score(small(), *table, cv=4, scoring="f1_macro")
+    with joblib.parallel_backend("threading", n_jobs=4):
+        threaded = cross_val_score(small(), *table, cv=4, scoring="f1_macro", n_jobs=4)
+        seeds = joblib.Parallel()(joblib.delayed(fitted)(seed) for seed in range(4))
+    assert threaded.tolist() == serial.tolist()
+    for seed, probabilities in enumerate(seeds):
+        assert np.array_equal(probabilities, fitted(seed))
+    assert torch.equal(torch.get_rng_state(), before)

@@ -261,3 +261,13 @@ def test_errors_of_other_processes_are_told_in_one_sentence(
         small_run(table, devices=2, accelerator="cpu", model_options={"hh": 1})
     with pytest.raises(RunError, match="The loss became infinite or NaN in epoch 1"):
         small_run(table, devices=2, accelerator="cpu", learning_rate=1e30, warmup=0)
+
+
+@pytest.mark.parametrize("devices", [99, 10**9])
+def test_more_processes_than_the_machine_can_bear_are_refused(
+    table: MultiLabelData, devices: int
+) -> None:
+    if devices <= 4 * (os.cpu_count() or 1):
+        pytest.skip("this machine can bear them")
+    with pytest.raises(UserError, match=rf"devices is {devices}, but the processor has \d+ core"):
+        small_run(table, devices=devices, accelerator="cpu")

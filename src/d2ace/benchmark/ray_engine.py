@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from d2ace._util.machine import cores
 from d2ace.errors import RunError
 
-from .engines import Event, cores, final_event
+from .engines import Event, final_event
 from .execute import execute, sentence
 from .specs import RunSpec
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from d2ace._util.signals import heeded_signals
 from d2ace.errors import RunError
 
 from .engines import Engine, Event
@@ -22,7 +23,6 @@ from .workplace import Busy, lock_of, locked, make_place, remove_run, runs_folde
 
 __all__ = ["Plan", "Summary", "plan", "run_grid", "runs_folder"]
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PAUSE = 0.5  # seconds between two looks at the clock and at signals
 
 
@@ -211,7 +211,7 @@ def _signals(summary: Summary) -> Iterator[None]:
         for each, handler in before.items():
             signal.signal(each, handler)
 
-    before = {each: signal.signal(each, note) for each in SIGNALS}
+    before = {each: signal.signal(each, note) for each in heeded_signals()}
     try:
         yield
     finally:

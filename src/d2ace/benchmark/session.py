@@ -102,6 +102,10 @@ def raise_unless_well(summary: Summary, errors: list[str | None]) -> None:
             summary.signum,
             f"stopped with {summary.left} runs left; the same command goes on from there",
         )
+    if summary.left:  # somebody ended their processes, not this one
+        raise RunError(
+            f"{summary.left} runs were stopped from outside; the same command goes on from there"
+        )
     if errors:
         raise RunError(
             f"{len(errors)} runs failed, the first because: {errors[0]}; "

@@ -18,6 +18,8 @@ import sys
 import threading
 from typing import Any
 
+from d2ace._util.signals import SIGNALS
+
 from .execute import Report, execute
 
 GRACE = 60.0
@@ -26,7 +28,7 @@ GRACE = 60.0
 
 def main() -> None:
     """Serve until the input ends."""
-    for signum in (signal.SIGINT, signal.SIGTERM):  # the parent says when to end
+    for signum in SIGNALS:  # the parent says when to end
         signal.signal(signum, signal.SIG_IGN)
     channel = os.dup(1)
     os.dup2(2, 1)  # what a run prints must not get between our lines

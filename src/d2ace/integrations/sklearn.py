@@ -22,6 +22,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from d2ace._util.turns import Turn
 from d2ace.data import validation_split
 from d2ace.errors import RunError, UserError
 from d2ace.evaluation import METRICS, evaluate
@@ -286,25 +287,30 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         Y = Y.astype(np.float32)
         train = Split(X[rows], Y[rows], rows)
         fabric = make_fabric(1, self.device, config.precision)
-        devices = [fabric.device] if fabric.device.type == "cuda" else []
-        with torch.random.fork_rng(devices), _progress(self.verbose, config.epochs) as show:
-            training = Training(config, train, fabric, None if weight is None else weight[rows])
+        turn = Turn(fabric.device)
+        with _progress(self.verbose, config.epochs) as show:
+            with turn:
+                training = Training(config, train, fabric, None if weight is None else weight[rows])
             warn_of_schedule(training.shared.selector, config.epochs)
             validation = training.placed(Split(X[held_out], Y[held_out], held_out))
             sign = 1 if METRICS[config.monitor].higher_is_better else -1
             best, weights, self.history_ = -math.inf, None, []
             while not training.finished:
-                for _ in training.train_epoch():
+                for _ in turn.each(training.train_epoch()):
                     pass
-                entry: dict[str, Any] = {"epoch": training.epoch, "train_loss": training.share()}
-                self.history_.append(entry)
-                if self.early_stopping:
-                    outcome = evaluate(Y[held_out], training.predict(validation).numpy())
-                    entry[config.monitor] = outcome.values[config.monitor]
-                    score = entry[config.monitor] * sign
-                    if weights is None or score > best:
-                        best, self.best_iter_ = score, training.epoch
-                        weights = _copied(training.model)
+                with turn:
+                    entry: dict[str, Any] = {
+                        "epoch": training.epoch,
+                        "train_loss": training.share(),
+                    }
+                    self.history_.append(entry)
+                    if self.early_stopping:
+                        outcome = evaluate(Y[held_out], training.predict(validation).numpy())
+                        entry[config.monitor] = outcome.values[config.monitor]
+                        score = entry[config.monitor] * sign
+                        if weights is None or score > best:
+                            best, self.best_iter_ = score, training.epoch
+                            weights = _copied(training.model)
                 show(entry)
                 training.next_epoch()
                 if (

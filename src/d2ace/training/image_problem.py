@@ -14,6 +14,7 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
+from d2ace._util.turns import borrowed_generator
 from d2ace.data import DataWarning, folds, validation_split
 from d2ace.data.cache import cache_dir
 from d2ace.data.images import (
@@ -130,8 +131,8 @@ def transforms(config: RunConfig) -> tuple[Preprocessing, Preprocessing]:
 
 def backbone_of(config: RunConfig) -> tuple[nn.Module, int]:
     """The frozen backbone of a run with stored features, and the channels of its maps."""
-    with torch.random.fork_rng([]):
-        torch.manual_seed(0)  # one without weights is the same for all runs
+    with borrowed_generator() as generator:
+        generator.manual_seed(0)  # one without weights is the same for all runs
         return make_backbone(
             backbone_option(config, "backbone"), 3, backbone_option(config, "weights")
         )

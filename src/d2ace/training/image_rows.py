@@ -98,6 +98,7 @@ class ImageRows(_Placed):
             pin_memory=pinned,
             multiprocessing_context=context,
             worker_init_fn=_apart,
+            generator=torch.Generator(),  # workers draw nothing of their own, see `ImageDataset`
             **how,
         )
         with said_plainly():

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as a question that is asked between two steps."""
+"""Signals to end as a question that is asked between two steps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
+from d2ace._util.signals import heeded_signals
 from d2ace.errors import RunError
 
 __all__ = ["Interruption", "RunInterrupted"]
@@ -19,11 +20,13 @@ class RunInterrupted(RunError):
         super().__init__(sentence)
         self.signum = signum
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For the process that began the run."""
+        return RunInterrupted, (self.signum, str(self))
+
 
 class Interruption:
-    """While entered, the two signals only raise a flag; a second one acts as it always did."""
-
-    _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+    """While entered, signals only raise a flag; a second one acts as it always did."""
 
     def __init__(self) -> None:
         self.signum: int | None = None
@@ -31,7 +34,7 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():  # only it may set handlers
-            self._previous = {each: signal.signal(each, self._note) for each in self._SIGNALS}
+            self._previous = {each: signal.signal(each, self._note) for each in heeded_signals()}
         return self
 
     def __exit__(

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from types import FrameType
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.multiprocessing.spawn import ProcessRaisedException
 
-from d2ace.data.container import DataError, UnknownDataError
+from d2ace._util.machine import cores
 from d2ace.errors import RunError, UserError
 
-from .interruption import RunInterrupted
+from .spawned import run_in_processes
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 __all__ = ["ACCELERATORS", "any_process", "first_process", "launch", "make_fabric"]
 
-_TOLD: tuple[type[Exception], ...] = (RunError, UserError, DataError, UnknownDataError)
+_CROWD = 4  # processes of a run for each core
 ACCELERATORS = ("auto", "cpu", "cuda", "mps")
 
 
@@ -45,6 +39,12 @@ def make_fabric(devices: int, accelerator: str, precision: str) -> Fabric:
     if not available.get(accelerator, True):
         raise UserError(
             f"accelerator is {accelerator!r}, but torch finds no such device here; use cpu or auto."
+        )
+    processor = accelerator == "cpu" or (accelerator == "auto" and not any(available.values()))
+    if processor and devices > _CROWD * cores():  # they would only take memory from each other
+        raise UserError(
+            f"devices is {devices}, but the processor has {cores()} core(s) here; use "
+            f"{_CROWD * cores()} processes at most."
         )
     if precision == "16-mixed" and accelerator != "cuda" and not torch.cuda.is_available():
         raise UserError("precision is '16-mixed', which needs a CUDA device; use bf16-mixed here.")
@@ -68,53 +68,38 @@ def launch(fabric: Fabric, run: Callable[[Fabric], str]) -> str:
     """Run in this process or in new ones, and tell an error of theirs as one's own."""
     if "LT_CLI_USED" in os.environ:  # `fabric run` has started the processes
         return run(fabric)
-    spawns = fabric.world_size > 1 and "TORCHELASTIC_RUN_ID" not in os.environ
-    try:
-        with _forwarded_signal() if spawns else nullcontext():
-            result: str = fabric.launch(run)
-    except ProcessRaisedException as problem:
-        last = str(problem).strip().splitlines()[-1]
-        name, _, sentence = last.partition(": ")
-        if name.endswith(".RunInterrupted"):
-            stopped_by = sentence.split()[2]  # "Stopped by SIGTERM ..."
-            raise RunInterrupted(signal.Signals[stopped_by], sentence) from problem
-        known = {f"{each.__module__}.{each.__qualname__}": each for each in _TOLD}
-        if name in known:
-            raise known[name](sentence) from problem
-        raise
-    return result
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        launched: str = fabric.launch(run)
+        return launched
+    if fabric.world_size == 1:
+        # As `fabric.launch` does, which besides changes torch's DataLoader for all threads.
+        fabric.strategy.setup_environment()
+        return run(fabric)
+    return run_in_processes(fabric.world_size, _OneOfSeveral(fabric), run)
+
+
+class _OneOfSeveral:
+    """Makes the Fabric of one process of several; a class, so that it can be sent to them."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        kind, precision = fabric.device.type, fabric.strategy.precision.precision
+        self._settings: dict[str, Any] = {
+            "accelerator": kind,
+            "precision": precision,
+            "devices": fabric.world_size,
+            "strategy": "ddp",
+        }
+
+    def __call__(self) -> Fabric:
+        from lightning_fabric import Fabric
+        from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+
+        return Fabric(**self._settings, plugins=[LightningEnvironment()])
 
 
 def first_process() -> bool:
     """Whether this is the process that speaks and writes for all that a launcher started."""
     return os.environ.get("RANK", "0") == "0"
-
-
-@contextmanager
-def _forwarded_signal() -> Iterator[None]:
-    """SIGTERM goes to the processes that were started, which save and end, and end this one.
-
-    (SIGINT comes from a terminal, which sends it to all of them.)
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before, others = signal.getsignal(signal.SIGTERM), set(multiprocessing.active_children())
-
-    def forward(signum: int, frame: FrameType | None) -> None:
-        children = set(multiprocessing.active_children()) - others
-        for child in children:
-            child.terminate()
-        if not children and callable(before):
-            before(signum, frame)
-        elif not children:
-            raise SystemExit(128 + signum)
-
-    signal.signal(signal.SIGTERM, forward)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def any_process(fabric: Fabric, value: int) -> int:

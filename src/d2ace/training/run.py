@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from d2ace._util.turns import Turn
 from d2ace.errors import RunError
 from d2ace.evaluation import Evaluation
 
@@ -51,17 +51,15 @@ class Run:
 
     def __call__(self, fabric: Fabric) -> str:
         """Train to the end; the result as JSON, which every kind of process can hand back."""
-        with ExitStack() as stack:
-            devices = [fabric.device] if fabric.device.type == "cuda" else []
-            stack.enter_context(torch.random.fork_rng(devices))
-            stack.enter_context(_threads(self.threads or _fair_share(fabric)))
-            return self._run(fabric).to_json()
+        turn = Turn(fabric.device, self.threads or _fair_share(fabric))
+        return self._run(fabric, turn).to_json()
 
-    def _run(self, fabric: Fabric) -> RunResult:
+    def _run(self, fabric: Fabric, turn: Turn) -> RunResult:
         from .loop import Loop
 
         started, spent, problem = time.perf_counter(), _Spent(), self.problem
-        loop = Loop(self.config, problem, fabric)
+        with turn:
+            loop = Loop(self.config, problem, fabric)
         best: dict[str, Any] | None = None
         if self.folder is not None:
             saved = self.folder.load(problem.digest, fabric.world_size) if self.resume else None
@@ -75,7 +73,7 @@ class Run:
         with Interruption() if self.folder is not None else _Uninterrupted() as asked:
             while not loop.finished:
                 try:
-                    best = self._epoch(loop, spent, asked) or best
+                    best = self._epoch(loop, turn, spent, asked) or best
                 except RunError:
                     raise
                 except RuntimeError:
@@ -86,14 +84,17 @@ class Run:
         assert best is not None  # noqa: S101 - the first epoch is the best so far
         loop.model.load_state_dict(best)
         tested = time.perf_counter()
-        outcome = loop.test()
+        with turn:
+            outcome = loop.test()
         spent.test += time.perf_counter() - tested
         ended = time.perf_counter()
         if self.folder is not None and fabric.is_global_zero:
             recorder = loop.recorder
-            record = None if recorder is None else recorder.file(loop.draw_counts)
+            with turn:
+                record = None if recorder is None else recorder.file(loop.draw_counts)
             self.folder.keep(loop.best_epoch, record)
-        result = _result(loop, fabric, outcome, spent, time.perf_counter() - ended)
+        with turn:  # the result tells its threads
+            result = _result(loop, fabric, outcome, spent, time.perf_counter() - ended)
         if self.folder is not None and fabric.is_global_zero:
             self.folder.finish(result)
         fabric.barrier()
@@ -125,10 +126,10 @@ class Run:
                 "machines share."
             )
 
-    def _epoch(self, loop: Loop, spent: _Spent, asked: Any) -> dict[str, Any] | None:
+    def _epoch(self, loop: Loop, turn: Turn, spent: _Spent, asked: Any) -> dict[str, Any] | None:
         """One epoch, saved; the weights after it if it is the best so far."""
         alone = loop.fabric.world_size == 1
-        for position in loop.train_epoch():
+        for position in turn.each(loop.train_epoch()):
             due = self.checkpoint_every is not None and position % self.checkpoint_every == 0
             if position < len(loop.shared.selector) and (due or (alone and asked.signum)):
                 # several processes must agree to stop, and do so where they save
@@ -136,7 +137,8 @@ class Run:
                 with loop.clock.part("save"):
                     self._save(loop, spent)
                 self._stop_if(signum, loop)
-        entry = loop.end_epoch()
+        with turn:
+            entry = loop.end_epoch()
         ended = time.perf_counter()
         weights = None
         if loop.best_epoch == entry["epoch"]:
@@ -236,15 +238,3 @@ def _fair_share(fabric: Fabric) -> int | None:
     if fabric.world_size == 1 or fabric.device.type != "cpu":
         return None
     return max(1, torch.get_num_threads() // fabric.world_size)
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """Use ``count`` threads inside, and as many as before afterwards."""
-    before = torch.get_num_threads()
-    if count is not None:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

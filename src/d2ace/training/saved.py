@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from d2ace._util.paths import given_path
+from d2ace._util.turns import borrowed_generator
 from d2ace.data import MultiLabelData, Scaler
 from d2ace.data.load import numbered
 from d2ace.data.missing import Missing, filled
@@ -214,7 +215,7 @@ def rebuilt(
 ) -> MultiLabelModel:
     """The model with its saved weights; label statistics are among them as buffers."""
     labels = np.zeros((1, len(saved["label_names"])), dtype=np.float32)
-    with torch.random.fork_rng([]):
+    with borrowed_generator():
         restoring = MODELS[name].restoring(options, saved["weights"])
         model = make_model(name, n_features, labels, **restoring)
     first, _ = next(model.named_parameters())

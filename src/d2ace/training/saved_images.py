@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -58,7 +59,11 @@ class SavedImageRun(SavedRun):
             yield from X.split(ImageRows.at_once)
             return
         data = X if isinstance(X, ImageData) else _listed(X)
-        loader = DataLoader(image_dataset(data, None, self.transform), ImageRows.at_once)
+        loader = DataLoader(
+            image_dataset(data, None, self.transform),
+            ImageRows.at_once,
+            generator=torch.Generator(),  # or it draws a seed from the caller's
+        )
         yield from (x for x, _ in loader)
 
 

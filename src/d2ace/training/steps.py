@@ -16,6 +16,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from d2ace._util.turns import seed_generators
 from d2ace.errors import RunError, UserError
 from d2ace.models import MultiLabelModel, make_model
 from d2ace.selectors import make_selector
@@ -48,6 +49,8 @@ class TrainingStep(nn.Module):
 class Training:
     """State and steps of training on the rows ``train``.
 
+    Whoever drives it takes a turn (:class:`~d2ace._util.turns.Turn`) for every step and pass, as
+    they draw from generators that all threads share.
     ``instance_weight`` [n] multiplies what every row adds to a loss; its mean should be 1.
     ``model_options`` stand in for those of the configuration.
     """
@@ -61,7 +64,7 @@ class Training:
         model_options: dict[str, Any] | None = None,
     ) -> None:
         self.config, self.fabric = config, fabric
-        seed_step(config.seed, 0, 0)  # all processes start from the same weights
+        seed_step(config.seed, 0, 0, fabric.device)  # all processes start from the same weights
         options = config.model_options if model_options is None else model_options
         self.model = _made(make_model, config.model, train.X.shape[1], train.Y, options)
         groups = self.model.param_groups(config.learning_rate)
@@ -154,7 +157,7 @@ class Training:
         with self.clock.part("observe"):
             weight = self.shared.loss_weight(part)
         with self.clock.part("train"):
-            seed_step(config.seed, step + 1, self.fabric.global_rank)
+            seed_step(config.seed, step + 1, self.fabric.global_rank, self.fabric.device)
             rows = torch.tensor(part.rows, device=self.fabric.device)
             loss, logits = self.step_module(x, self._labels[rows], self._weighed(weight, rows))
             self.fabric.backward(loss if part.scale == 1.0 else loss * part.scale)
@@ -251,14 +254,14 @@ def warm_up(step: int, steps: int) -> float:
     return min(1.0, (step + 1) / steps) if steps else 1.0
 
 
-def seed_step(seed: int, step: int, rank: int) -> None:
-    """Make the randomness of a step a pure function of seed, step and process.
+def seed_step(seed: int, step: int, rank: int, device: torch.device) -> None:
+    """Make the randomness of a step on ``device`` a pure function of seed, step and process.
 
     So a run that goes on from a checkpoint needs no generator's state, and methods that are
     compared with the same seed see the same dropout masks.
     """
     words = np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)
-    torch.manual_seed(int(words[0]))
+    seed_generators(int(words[0]), device)
 
 
 def _uses_features(selector: str) -> bool:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset
 
+from d2ace._util.turns import borrowed_generator
 from d2ace.data.container import DataError, UnknownDataError
 from d2ace.data.images.container import ImageData, Rows
 from d2ace.data.images.decode import decode
@@ -79,13 +80,9 @@ class ImageDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         if self.transform is None:
             return torch.from_numpy(np.array(image)).permute(2, 0, 1)
         key = np.random.SeedSequence([self.seed, int(self._epoch), row, *draw])
-        generator = torch.default_generator  # the one that torchvision's transforms draw from
-        before = generator.get_state()
-        try:
+        with borrowed_generator() as generator:  # torchvision's transforms draw from no other
             generator.manual_seed(int(key.generate_state(1, np.uint64)[0] >> np.uint64(1)))
             return self.transform(image)
-        finally:
-            generator.set_state(before)
 
     def _label_vector(self, row: int) -> torch.Tensor:
         Y = self.data.Y

@@ -156,7 +156,9 @@ def _build(
     if progress is not None:
         progress(done, files.n)
     rest = Subset(dataset, range(done, files.n))
-    loader = DataLoader(rest, batch_size=batch_size, num_workers=workers)
+    loader = DataLoader(
+        rest, batch_size=batch_size, num_workers=workers, generator=torch.Generator()
+    )  # whose seeds would come from the caller's generator
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     with said_plainly(), _evaluating(module), torch.inference_mode():
         for number, (images, _) in enumerate(loader, start=1):
