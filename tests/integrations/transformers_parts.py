@@ -59,7 +59,9 @@ class Recording(SelectionTrainer):
     """Notes which rows it trained."""
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
-        self.drawn = [*getattr(self, "drawn", []), inputs["d2ace_rows"]]
+        if not hasattr(self, "drawn"):
+            self.drawn: list[list[int]] = []
+        self.drawn.append(inputs["d2ace_rows"])
         return super().training_step(model, inputs, num_items_in_batch)
 
 

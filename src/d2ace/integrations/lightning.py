@@ -88,7 +88,8 @@ class SelectionCallback(Callback):
                 stacklevel=2,
             )
         if not getattr(trainer, "fast_dev_run", False):
-            warn_of_schedule(self.selector, trainer.max_epochs)
+            anew = trainer.global_step == 0
+            warn_of_schedule(self.selector, trainer.max_epochs, anew=anew)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Make sure that the loader, as Lightning prepared it, draws from the selector."""

@@ -18,9 +18,12 @@ class Progress:
         self.upcoming = 1  # the epoch to be begun next
         self.running = False  # batches of `drawn_epoch` are left to draw
         self.resuming = False  # ... and nobody draws them yet
+        self.untouched = False  # a state was loaded, and nothing drawn since
         self.ledger = Ledger(batches, told=False)
         self._from_zero = False  # a framework counts epochs from 0
         self._shift: int | None = 0  # from its count to ours; None: its next call will tell
+        self._count: int | None = None  # what it passed last
+        self._spent = False  # ... which names an epoch that the training loop has ended
 
     @property
     def drawing(self) -> int:
@@ -43,12 +46,20 @@ class Progress:
             return ledger.trained < self.batches
         return self.running or (ledger.counts and ledger.prefetched and bool(ledger.waiting))
 
+    @property
+    def restored(self) -> bool:
+        """Whether a state was loaded, and no framework has counted an epoch since."""
+        return self._shift is None
+
     def move(self, count: int) -> None:
         """Go to the start of the epoch a framework counts as ``count``, unless we are in it."""
-        if self._shift is None:  # restored: the framework's first count is where we are
+        if self._shift is None:  # the framework's first count is where we are
             self._shift = self.epoch - count
         elif count == 0 and self._shift == 0:
             self._shift = 1
+        elif self._spent and count == self._count:  # it counts epochs drawn to their end only
+            self._shift += 1
+        self._count, self._spent = count, False
         self._from_zero = self._from_zero or count == 0
         epoch = count + self._shift
         if epoch < 1:
@@ -74,7 +85,7 @@ class Progress:
 
     def _start(self, position: int) -> None:
         self.ledger = self.ledger.next(position)
-        self.running, self.resuming = True, False
+        self.running, self.resuming, self.untouched = True, False, False
 
     def finish(self) -> None:
         """The running epoch is drawn to its end."""
@@ -89,11 +100,13 @@ class Progress:
         """End the running epoch where it is."""
         if self._open:
             self.upcoming = self.drawn_epoch + 1
+        if self._count is not None and self._shift is not None:
+            self._spent = self.drawn_epoch == self._count + self._shift
         self._stop()
 
     def _stop(self) -> None:
         """Expect nothing any more of the epoch drawn last."""
-        self.running = self.resuming = False
+        self.running = self.resuming = self.untouched = False
         self.ledger = self.ledger.next(self.batches)
 
     @property
@@ -102,10 +115,14 @@ class Progress:
         return self.running and not self.resuming and self.ledger.watched
 
     @property
+    def again(self) -> bool:
+        """Whether the epoch begun last is begun once more."""
+        return self.upcoming == self.drawn_epoch
+
+    @property
     def unused(self) -> bool:
         """Whether the epoch begun last was drawn from, but nothing of it was observed."""
-        again = self.upcoming == self.drawn_epoch
-        return self.ledger.untold and (self.ledger.told or self.running) and not again
+        return self.ledger.untold and (self.ledger.told or self.running) and not self.again
 
     def may_skip(self, *, full_pass: bool) -> bool:
         """Whether a state taken now goes on after batches that were perhaps not trained."""
@@ -116,10 +133,17 @@ class Progress:
         """The batch drawn last."""
         return f"batch {self.ledger.drawn} of epoch {self.drawn_epoch}"
 
+    @property
+    def next_batch(self) -> tuple[int, int]:
+        """Epoch and number of the batch that a state taken now goes on with, from 1."""
+        state = self.state_dict()
+        return state["epoch"], state["position"] + 1
+
     def resumable(self) -> Progress:
         """The same place for a copy, from which nobody draws yet."""
         other = Progress(self.batches)
         other.load_state_dict(self.state_dict())
+        other.untouched = False
         return other
 
     def state_dict(self) -> dict[str, Any]:
@@ -150,6 +174,7 @@ class Progress:
         self.drawn_epoch = epoch if inside else drawn
         self.upcoming = epoch + 1 if inside else epoch
         self.running = self.resuming = inside
+        self.untouched = True
         self.ledger = Ledger(position if inside else self.batches, told=bool(state["told"]))
         self._from_zero = bool(state["from_zero"])
         # At the very start there is no place to keep; elsewhere a framework's first count is it.
