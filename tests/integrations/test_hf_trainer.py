@@ -122,7 +122,7 @@ def test_a_loaded_state_is_what_trainings_begin_with(tmp_path):
     loaded.load_state_dict(state)
     trainer = searching(tmp_path, loaded)
     trainer.train()
-    drawn = trainer.drawn
+    drawn = list(trainer.drawn)
     assert drawn != by_hand()[0]
     trainer.train()
     assert trainer.drawn == drawn + drawn
