@@ -8,7 +8,7 @@ import warnings
 from d2ace.selectors import Random, Selector
 
 
-def warn_of_schedule(selector: Selector, epochs: float | None, *, anew: bool) -> None:
+def warn_of_schedule(selector: Selector, epochs: float | None, *, anew: bool = False) -> None:
     """Say so if no epoch would select, or if the schedule ends elsewhere than training.
 
     A framework that counts ``epochs`` ``anew`` trains them after those of a state that was loaded.

@@ -79,7 +79,11 @@ class SelectionCallback(Callback):
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Compare the selector's schedule with the Trainer's, and its history."""
+        """Compare the selector's schedule with the Trainer's, and look at its history and loader.
+
+        A Trainer that goes on in the middle of an epoch does not tell that this epoch starts.
+        """
+        self.selector.verify(trainer.train_dataloader)
         used = self.selector._staging is not None  # not so after a state was loaded: that is meant
         if trainer.global_step == 0 and used and self.selector._learns:
             warnings.warn(

@@ -60,9 +60,10 @@ class Oversights:
         if progress.again and progress.ledger.observed_any and not self._said_again:
             self._said_again = True
             return (
-                f"Epoch {progress.drawn_epoch} of {name}, left after batch {progress.ledger.drawn}, "
-                "begins again, as set_epoch named it again: call selector.end_epoch() where a loop "
-                "leaves an epoch early (accelerate counts only those that came to their end)."
+                f"Epoch {progress.drawn_epoch} of {name}, left after {progress.ledger.trained} "
+                f"batches, begins again, as set_epoch named it again: call selector.end_epoch() "
+                "where a loop leaves an epoch early (accelerate counts only those that came to "
+                "their end)."
             )
         waits = self.learns and selector.predictions == "train"  # for each batch's predictions
         if not waits or self._said_unused or not progress.unused:
