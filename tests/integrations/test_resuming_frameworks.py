@@ -29,13 +29,14 @@ LOOPS: dict[str, dict[str, Any]] = {
     "plain, set_epoch from 0": {"framework": "plain", "counts_from": 0},
     "plain, set_epoch from 1": {"framework": "plain", "counts_from": 1},
     "Fabric": {"framework": "fabric"},
+    "Fabric, set_epoch from 1": {"framework": "fabric", "counts_from": 1},
     "accelerate": {"framework": "accelerate"},
 }
 WRAPPED: dict[str, dict[str, Any]] = {
     f"{name}, {form}": {**LOOPS[name], form: True}
     for name in ("Fabric", "accelerate")
     for form in ("shared", "flat")
-}
+} | {"accelerate, set_epoch from 0": {"framework": "accelerate", "counts_from": 0}}
 TRAINERS: dict[str, dict[str, Any]] = {
     "Lightning": {"framework": "lightning"},
     "Hugging Face": {"framework": "checkpoint"},

@@ -215,8 +215,8 @@ class Selector(Placed, Sampler[list[int]]):
 
         Selectors count from 1 and advance by themselves. A framework that counts from 0 shows it
         by passing 0 once; from then on, one is added to what it passes. A selector whose state
-        was loaded knows its place: whatever the first call passes is that place, and later calls
-        count on from there.
+        was loaded knows its place: whatever is passed before its first batch is drawn is that
+        place, and later calls count on from there.
         """
         self._progress.move(inputs.whole_number("epoch", epoch, 0))
 

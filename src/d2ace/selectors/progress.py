@@ -18,7 +18,7 @@ class Progress:
         self.upcoming = 1  # the epoch to be begun next
         self.running = False  # batches of `drawn_epoch` are left to draw
         self.resuming = False  # ... and nobody draws them yet
-        self.untouched = False  # a state was loaded, and nothing drawn since
+        self.untouched = False  # a state with a place was loaded, and nothing drawn since
         self.ledger = Ledger(batches, told=False)
         self._from_zero = False  # a framework counts epochs from 0
         self._shift: int | None = 0  # from its count to ours; None: its next call will tell
@@ -53,7 +53,7 @@ class Progress:
 
     def move(self, count: int) -> None:
         """Go to the start of the epoch a framework counts as ``count``, unless we are in it."""
-        if self._shift is None:  # the framework's first count is where we are
+        if self._shift is None or self.untouched:  # whoever counts, the place is that of the state
             self._shift = self.epoch - count
         elif count == 0 and self._shift == 0:
             self._shift = 1
@@ -174,8 +174,8 @@ class Progress:
         self.drawn_epoch = epoch if inside else drawn
         self.upcoming = epoch + 1 if inside else epoch
         self.running = self.resuming = inside
-        self.untouched = True
         self.ledger = Ledger(position if inside else self.batches, told=bool(state["told"]))
         self._from_zero = bool(state["from_zero"])
         # At the very start there is no place to keep; elsewhere a framework's first count is it.
         self._shift = int(self._from_zero) if self.epoch == 1 and not inside else None
+        self.untouched = self._shift is None
