@@ -13,6 +13,7 @@ import d2ace
 from d2ace.integrations.distributed import DistributedSelector
 
 N, D, Q, BATCH, EPOCHS = 53, 6, 4, 8, 5  # the last batch has 5 rows
+BATCHES = 7
 
 
 def data() -> tuple[Tensor, Tensor]:
@@ -97,6 +98,7 @@ def make_trainer(folder: Any, **options: Any) -> pl.Trainer:
 
 __all__ = [
     "BATCH",
+    "BATCHES",
     "EPOCHS",
     "DistributedSelector",
     "Module",

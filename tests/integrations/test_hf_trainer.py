@@ -122,7 +122,7 @@ def test_a_loaded_state_is_what_trainings_begin_with(tmp_path):
     loaded.load_state_dict(state)
     trainer = searching(tmp_path, loaded)
     trainer.train()
-    drawn = trainer.drawn
+    drawn = list(trainer.drawn)
     assert drawn != by_hand()[0]
     trainer.train()
     assert trainer.drawn == drawn + drawn
@@ -131,6 +131,48 @@ def test_a_loaded_state_is_what_trainings_begin_with(tmp_path):
     trainer.selector.load_state_dict(state)
     trainer.train()
     assert trainer.drawn == by_hand()[0] + drawn
+
+
+def test_a_training_that_began_in_an_epoch_is_not_resumed_with_other_batches(tmp_path):
+    """The Trainer counts its own steps, and would skip 6 batches where the selector has done 2."""
+    known = make_selector()
+    for number, rows in enumerate(known, start=1):
+        known.observe(rows, logits=torch.tensor(rows).unsqueeze(1).cos().expand(-1, 3))
+        if number == 4:
+            break
+    state = known.state_dict()
+
+    def begun(folder: Path, **options: Any) -> Recording:
+        selector = make_selector()
+        selector.load_state_dict(state)
+        return make_trainer(folder, selector, save_strategy="steps", save_steps=6, **options)
+
+    whole = begun(tmp_path / "whole")
+    whole.train()
+    with pytest.raises(KeyboardInterrupt):
+        begun(tmp_path / "killed", callbacks=[Killed(7)]).train()
+    trainer = begun(tmp_path / "killed")
+    sentence = "skip 6 batches of the epoch, .* has trained 2 .* with ignore_data_skip=True"
+    with pytest.raises(UserError, match=sentence):
+        trainer.train(resume_from_checkpoint=True)
+    assert not hasattr(trainer, "drawn")
+    trainer = make_trainer(tmp_path / "killed", ignore_data_skip=True)
+    trainer.train(resume_from_checkpoint=True)
+    rest = whole.drawn[6:]
+    assert trainer.drawn[: len(rest)] == rest
+
+
+@pytest.mark.filterwarnings("error:The selector was made for")
+@pytest.mark.filterwarnings("error:Training ends with epoch")
+def test_a_schedule_goes_on_from_a_loaded_state(tmp_path):
+    selector = make_selector()
+    for _ in range(3):
+        for rows in selector:
+            selector.observe(rows, logits=torch.zeros(len(rows), 3))
+    again = make_selector()
+    again.load_state_dict(selector.state_dict())
+    make_trainer(tmp_path, again, num_train_epochs=1).train()
+    assert again.epoch == EPOCHS + 1
 
 
 def test_training_begins_anew_after_one_that_was_given_up(tmp_path):

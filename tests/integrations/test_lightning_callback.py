@@ -218,6 +218,32 @@ def test_another_sampler_is_told(tmp_path):
         fitted(tmp_path, make_selector(), loader=loader)
 
 
+def test_another_sampler_is_told_on_resuming_in_an_epoch(tmp_path):
+    checkpoint = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=10)
+    options: dict[str, Any] = {"callbacks": [checkpoint], "enable_checkpointing": True}
+    fitted(tmp_path, make_selector(), max_epochs=2, **options)
+    other = make_loader(make_selector())
+    module = Module()
+    callbacks = [SelectionCallback(make_selector())]
+    trainer = make_trainer(tmp_path, callbacks=callbacks)
+    with pytest.raises(ValueError, match="draws from another selector"):
+        trainer.fit(module, other, ckpt_path=tmp_path / "step=10.ckpt")
+    assert module.drawn == []
+
+
+def test_a_schedule_goes_on_from_a_loaded_state(tmp_path, recwarn):
+    whole, _ = by_hand()
+    selector = make_selector()
+    fitted(tmp_path, selector, max_epochs=3)
+    again = make_selector()
+    again.load_state_dict(selector.state_dict())
+    recwarn.clear()
+    module = fitted(tmp_path, again, max_epochs=2)
+    assert not [told for told in recwarn if "selector was made for" in str(told.message)]
+    assert module.drawn[:STEPS] == whole[3 * STEPS : 4 * STEPS]
+    assert again.epoch == EPOCHS + 1
+
+
 def test_a_selector_alone_is_refused_in_two_processes(tmp_path):
     callback = SelectionCallback(make_selector())
     trainer = make_trainer(tmp_path, devices=2, strategy="ddp_fork")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,8 @@ from transformers import (
 import d2ace
 from d2ace.integrations.transformers import SelectionTrainer
 
-N, Q, BATCH, EPOCHS, RATE = 29, 3, 4, 4, 5e-3  # 8 batches, the last of 1 row
+N, Q, BATCH, EPOCHS, RATE = 29, 3, 4, 4, 5e-3  # the last batch has 1 row
+BATCHES = 8
 
 
 def data() -> datasets.Dataset:
@@ -59,7 +62,9 @@ class Recording(SelectionTrainer):
     """Notes which rows it trained."""
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
-        self.drawn = [*getattr(self, "drawn", []), inputs["d2ace_rows"]]
+        if not hasattr(self, "drawn"):
+            self.drawn: list[list[int]] = []
+        self.drawn.append(inputs["d2ace_rows"])
         return super().training_step(model, inputs, num_items_in_batch)
 
 
@@ -104,12 +109,16 @@ def searching(folder: Path | str, selector: Any, **options: Any) -> Recording:
 
 
 def by_hand(
-    accumulate: int = 1, dtype: torch.dtype = torch.float32, method: str = "d2ace"
+    accumulate: int = 1,
+    dtype: torch.dtype = torch.float32,
+    method: str = "d2ace",
+    optimizer: Callable[[Any], torch.optim.Optimizer] | None = None,
 ) -> tuple[list[list[int]], list[torch.Tensor]]:
     """The plain loop: the batches drawn and the weights it ends with."""
     selector, model = make_selector(method), make_model().to(dtype)
     dataset = data()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
+    make = optimizer or partial(torch.optim.AdamW, lr=RATE, weight_decay=0.0)
+    steps = make(model.parameters())
     loader = DataLoader(
         d2ace.IndexedDataset(dataset), batch_sampler=selector, collate_fn=lambda items: items
     )
@@ -129,8 +138,8 @@ def by_hand(
             (loss / window).backward()
             selector.observe(index, logits=logits.float())
             if (number + 1) % accumulate == 0 or number + 1 == len(loader):
-                optimizer.step()
-                optimizer.zero_grad()
+                steps.step()
+                steps.zero_grad()
     return drawn, [parameter.detach() for parameter in model.parameters()]
 
 

@@ -8,11 +8,15 @@ import warnings
 from d2ace.selectors import Random, Selector
 
 
-def warn_of_schedule(selector: Selector, epochs: float | None) -> None:
-    """Say so if no epoch would select, or if the schedule ends elsewhere than training."""
+def warn_of_schedule(selector: Selector, epochs: float | None, *, anew: bool = False) -> None:
+    """Say so if no epoch would select, or if the schedule ends elsewhere than training.
+
+    A framework that counts ``epochs`` ``anew`` trains them after those of a state that was loaded.
+    """
     if isinstance(selector, Random) or epochs is None or epochs <= 0:
         return
-    trained = math.ceil(epochs)
+    before = selector.epoch - 1 if anew and selector._progress.restored else 0
+    trained = before + math.ceil(epochs)
     selector._oversights.knows_warm_up = True  # said here, by what is trained
     if selector.warmup >= trained:
         warnings.warn(

@@ -79,7 +79,11 @@ class SelectionCallback(Callback):
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Compare the selector's schedule with the Trainer's, and its history."""
+        """Compare the selector's schedule with the Trainer's, and look at its history and loader.
+
+        A Trainer that goes on in the middle of an epoch does not tell that this epoch starts.
+        """
+        self.selector.verify(trainer.train_dataloader)
         used = self.selector._staging is not None  # not so after a state was loaded: that is meant
         if trainer.global_step == 0 and used and self.selector._learns:
             warnings.warn(
@@ -88,7 +92,8 @@ class SelectionCallback(Callback):
                 stacklevel=2,
             )
         if not getattr(trainer, "fast_dev_run", False):
-            warn_of_schedule(self.selector, trainer.max_epochs)
+            anew = trainer.global_step == 0
+            warn_of_schedule(self.selector, trainer.max_epochs, anew=anew)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Make sure that the loader, as Lightning prepared it, draws from the selector."""

@@ -31,7 +31,7 @@ from .distributed import DistributedSelector
 mend_torchvision()
 try:
     from accelerate.data_loader import prepare_data_loader
-    from transformers import Trainer
+    from transformers import Trainer, TrainerState
 except ImportError as error:
     raise RunError(
         f'SelectionTrainer needs {error.name}; run: pip install "d2ace[transformers]"'
@@ -67,6 +67,7 @@ class SelectionMixin:
         self._compared = False  # one batch's labels with the selector's, in every training
         self._initial: dict[str, Any] | None = None  # the state that every training begins with
         self._left: Progress | None = None  # where the last training left the selector
+        self._anew = True  # the Trainer counts epochs from 0, as it does unless it resumes
         self._trained = False  # a batch went through, so that its labels are of a fitting type
         super().__init__(*args, **options)
 
@@ -86,6 +87,7 @@ class SelectionMixin:
             self.selector.reset()
         elif not resumes:
             self.selector.load_state_dict(self._initial)
+        self._anew = not resumes
         self.batches.forget()
         self.batches.skipped = 0
 
@@ -124,7 +126,8 @@ class SelectionMixin:
                 "SelectionTrainer needs a train_dataset whose rows have numbers, got "
                 f"{type(dataset).__name__}; a stream has to be stored first."
             )
-        warn_of_schedule(self.selector, None if args.max_steps > 0 else args.num_train_epochs)
+        epochs = None if args.max_steps > 0 else args.num_train_epochs
+        warn_of_schedule(self.selector, epochs, anew=self._anew)
         size = self._train_batch_size * args.world_size
         if size != self.selector.batch_size:
             raise UserError(
@@ -258,8 +261,22 @@ class SelectionMixin:
             self.batches.load_state_dict(state)
         except ValueError as problem:
             raise UserError(f"{path} does not fit this selector: {problem}") from problem
-        skips = not self.args.ignore_data_skip
-        self.batches.skipped = state["progress"]["position"] if skips else 0
+        if not self.args.ignore_data_skip:
+            self.batches.skipped = self._skipped(Path(checkpoint), state["progress"]["position"])
+
+    def _skipped(self: Any, checkpoint: Path, position: int) -> int:
+        """How many batches of the epoch the Trainer will skip: those the selector has trained."""
+        file, accumulated = checkpoint / "trainer_state.json", self.args.gradient_accumulation_steps
+        steps = TrainerState.load_from_json(str(file)).global_step if file.is_file() else 0
+        skipped: int = steps % -(-len(self.batches) // accumulated) * accumulated
+        if skipped != position:
+            raise UserError(
+                f"The Trainer would skip {skipped} batches of the epoch, by the {steps} steps of "
+                f"{checkpoint}, but the selector has trained {position} of them; resume with the "
+                "arguments of that training or, where it began or left an epoch in the middle, "
+                "with ignore_data_skip=True: the selector goes on by itself."
+            )
+        return skipped
 
 
 class SelectionTrainer(SelectionMixin, Trainer):

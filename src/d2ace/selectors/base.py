@@ -27,7 +27,7 @@ from .inputs import (
     named_weights,
 )
 from .options import refuse_unknown
-from .oversights import Oversights
+from .oversights import Oversights, warn_of_going_back
 from .placed import Placed, device_type
 from .progress import Progress
 from .saving import feature_marks, labels_checksum, refuse_unfit, state_of
@@ -215,8 +215,8 @@ class Selector(Placed, Sampler[list[int]]):
 
         Selectors count from 1 and advance by themselves. A framework that counts from 0 shows it
         by passing 0 once; from then on, one is added to what it passes. A selector whose state
-        was loaded knows its place: whatever the first call passes is that place, and later calls
-        count on from there.
+        was loaded knows its place: whatever is passed before its first batch is drawn is that
+        place, and later calls count on from there.
         """
         self._progress.move(inputs.whole_number("epoch", epoch, 0))
 
@@ -341,6 +341,7 @@ class Selector(Placed, Sampler[list[int]]):
         progress = Progress(len(self))
         progress.load_state_dict(state["progress"])
         drawn, rate = state["drawn"], float(state["learning_rate"])
+        warn_of_going_back(self._progress, progress)
         self._keep_initial()
         before = self.__dict__.copy()
         try:

@@ -20,7 +20,8 @@ class Oversights:
 
     def __init__(self, *, learns: bool) -> None:
         self.learns = learns
-        self.observed = self.weighed = self._said_skipping = self._said_unused = False
+        self.observed = self.weighed = self._said_skipping = False
+        self._said_unused = self._said_again = False
         self.knows_warm_up = False  # whoever trains has been told that all of it is warm-up
 
     def trust(self) -> None:
@@ -55,6 +56,14 @@ class Oversights:
             return (
                 f"A second loop over {name} begins epoch {progress.upcoming}, so the first one "
                 f"ends after {progress.place}: {_LOOKING}."
+            )
+        if progress.again and progress.ledger.observed_any and not self._said_again:
+            self._said_again = True
+            return (
+                f"Epoch {progress.drawn_epoch} of {name}, left after {progress.ledger.trained} "
+                f"batches, begins again, as set_epoch named it again: call selector.end_epoch() "
+                "where a loop leaves an epoch early (accelerate counts only those that came to "
+                "their end)."
             )
         waits = self.learns and selector.predictions == "train"  # for each batch's predictions
         if not waits or self._said_unused or not progress.unused:
@@ -95,7 +104,10 @@ class Oversights:
             remedy = "save between epochs, or load without workers"
         elif not progress.ledger.observed_any:
             why = "no batch was observed"
-            remedy = "call observe for each, or load without workers"
+            remedy = (
+                "call observe for each, or load without workers (torchdata's StatefulDataLoader "
+                "saves while workers draw ahead: take torch's DataLoader)"
+            )
         else:
             why = "batches were not observed in the order drawn"
             remedy = "observe them in that order, whole or in consecutive parts"
@@ -104,3 +116,21 @@ class Oversights:
             f"loader workers drew ahead of training will be skipped: {remedy}.",
             stacklevel=5,
         )
+
+
+def warn_of_going_back(before: Progress, after: Progress) -> None:
+    """On loading: a state replaces a later one that was loaded and not used yet.
+
+    A loader that restores the selector by itself does so when its loop begins, after everybody
+    else has loaded.
+    """
+    if not before.untouched or after.next_batch >= before.next_batch:
+        return
+    (epoch, batch), (later_epoch, later_batch) = after.next_batch, before.next_batch
+    warnings.warn(
+        f"This state goes on with batch {batch} of epoch {epoch}, but the one loaded before, from "
+        f"which nothing was drawn, with batch {later_batch} of epoch {later_epoch}: if a loader "
+        "did this (torchdata's StatefulDataLoader saves while workers draw ahead), batches are "
+        "trained twice; take torch's DataLoader, and load the selector's state alone.",
+        stacklevel=4,
+    )

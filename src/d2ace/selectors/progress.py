@@ -18,9 +18,12 @@ class Progress:
         self.upcoming = 1  # the epoch to be begun next
         self.running = False  # batches of `drawn_epoch` are left to draw
         self.resuming = False  # ... and nobody draws them yet
+        self.untouched = False  # a state with a place was loaded, and nothing drawn since
         self.ledger = Ledger(batches, told=False)
         self._shift = 0  # from a framework's count of epochs to ours
-        self._restored = False  # ... which its next call tells, if it comes before the next batch
+        self.restored = False  # ... which its calls before the next batch tell
+        self._count: int | None = None  # what it passed last
+        self._spent = False  # ... which names an epoch that the training loop has ended
 
     @property
     def drawing(self) -> int:
@@ -45,16 +48,19 @@ class Progress:
 
     def move(self, count: int) -> None:
         """Go to the start of the epoch a framework counts as ``count``, unless we are in it."""
-        if self._restored:
-            self._shift, self._restored = self.epoch - count, False
+        if self.restored:  # whoever counts, the place is that of the state
+            self._shift = self.epoch - count
         elif count == 0 and self._shift == 0:
             self._shift = 1
+        elif self._spent and count == self._count:  # it counts epochs drawn to their end only
+            self._shift += 1
         epoch = count + self._shift
         if epoch < 1:
             raise ValueError(
                 f"set_epoch got {count}, which lies before epoch 1: the first call after a state "
                 "is loaded names the place, and later calls count on from there."
             )
+        self._count, self._spent = count, False
         if epoch != self.epoch:
             self.upcoming = epoch
             self._stop()
@@ -73,7 +79,8 @@ class Progress:
 
     def _start(self, position: int) -> None:
         self.ledger = self.ledger.next(position)
-        self.running, self.resuming, self._restored = True, False, False
+        self.running = True
+        self.resuming = self.restored = self.untouched = False
 
     def finish(self) -> None:
         """The running epoch is drawn to its end."""
@@ -88,11 +95,13 @@ class Progress:
         """End the running epoch where it is."""
         if self._open:
             self.upcoming = self.drawn_epoch + 1
+        if self._count is not None:
+            self._spent = self.drawn_epoch == self._count + self._shift
         self._stop()
 
     def _stop(self) -> None:
         """Expect nothing any more of the epoch drawn last."""
-        self.running = self.resuming = False
+        self.running = self.resuming = self.untouched = False
         self.ledger = self.ledger.next(self.batches)
 
     @property
@@ -101,10 +110,14 @@ class Progress:
         return self.running and self.ledger.watched
 
     @property
+    def again(self) -> bool:
+        """Whether the epoch begun last is begun once more."""
+        return self.upcoming == self.drawn_epoch
+
+    @property
     def unused(self) -> bool:
         """Whether the epoch begun last was drawn from, but nothing of it was observed."""
-        again = self.upcoming == self.drawn_epoch
-        return self.ledger.untold and (self.ledger.told or self.running) and not again
+        return self.ledger.untold and (self.ledger.told or self.running) and not self.again
 
     def may_skip(self, *, full_pass: bool) -> bool:
         """Whether a state taken now goes on after batches that were perhaps not trained."""
@@ -115,10 +128,17 @@ class Progress:
         """The batch drawn last."""
         return f"batch {self.ledger.drawn} of epoch {self.drawn_epoch}"
 
+    @property
+    def next_batch(self) -> tuple[int, int]:
+        """Epoch and number of the batch that a state taken now goes on with, from 1."""
+        state = self.state_dict()
+        return state["epoch"], state["position"] + 1
+
     def resumable(self) -> Progress:
         """The same place for a copy, from which nobody draws yet."""
         other = Progress(self.batches)
         other.load_state_dict(self.state_dict())
+        other.untouched = False
         return other
 
     def state_dict(self) -> dict[str, Any]:
@@ -152,4 +172,4 @@ class Progress:
         self.running = self.resuming = inside
         self.ledger = Ledger(position if inside else self.batches, told=bool(state["told"]))
         self._shift = shift
-        self._restored = inside or epoch > 1  # at the very start there is no place to keep
+        self.restored = self.untouched = inside or epoch > 1  # at the start there is no place

@@ -27,6 +27,7 @@ def verify(selector: Selector, loader: Any) -> None:
         )
     if not _stands_for(batches, selector):
         _refuse_flat(selector, batches)
+    _refuse_early_snapshots(loader)
     dataset = getattr(loader, "dataset", None)
     _refuse_numbers_of_other_rows(dataset)
     rows = _length(dataset)
@@ -40,7 +41,7 @@ def verify(selector: Selector, loader: Any) -> None:
 def _refuse_flat(selector: Selector, batches: Any) -> None:
     """Refuse anything but a plain BatchSampler that cuts the flat view into the same batches."""
     rows = getattr(batches, "sampler", None)
-    if type(batches) is not BatchSampler or not _stands_for(rows, selector):
+    if not _is_plain(batches) or not _stands_for(rows, selector):
         raise ValueError(_replaced(selector, batches))
     if hasattr(rows, "observe"):
         raise ValueError(
@@ -58,6 +59,36 @@ def _refuse_flat(selector: Selector, batches: Any) -> None:
             "The loader drops the last batch (drop_last=True), which the selector draws and "
             "expects to observe; use drop_last=False."
         )
+
+
+def _is_plain(batches: Any) -> bool:
+    """Whether this is torch's BatchSampler, or torchdata's, which cuts the same batches."""
+    kind = type(batches)
+    return kind is BatchSampler or (kind.__name__, kind.__module__.partition(".")[0]) == (
+        "BatchSampler",
+        "torchdata",
+    )
+
+
+def _refuse_early_snapshots(loader: Any) -> None:
+    """A loader that saves the selector by itself may do so before a batch is observed.
+
+    That is torchdata's StatefulDataLoader, which has this setting, also inside other wrappers.
+    Without workers it saves when it is asked to; accelerate asks it too early.
+    """
+    if not hasattr(loader, "snapshot_every_n_steps"):
+        return
+    if getattr(loader, "use_stateful_dataloader", False):
+        why, remedy = "in accelerate", "use_stateful_dataloader=False"
+    elif loader.num_workers:
+        why, remedy = f"with num_workers={loader.num_workers}", "torch's DataLoader"
+    else:
+        return
+    raise ValueError(
+        f"The loader is torchdata's StatefulDataLoader {why}, which saves the selector before it "
+        "has observed the batches drawn, so that others come after resuming; use "
+        f"{remedy}, save selector.state_dict() yourself and load that alone."
+    )
 
 
 def _refuse_numbers_of_other_rows(dataset: Any) -> None:
