@@ -125,7 +125,7 @@ def everywhere(per_epoch: int, moments: tuple[str, ...]) -> list[list[Stop]]:
     edges: list[Stop] = [(2 * per_epoch, moment) for moment in moments]
     stops: list[list[Stop]] = [[], [(3, INSIDE)], [(10, INSIDE)], *([edge] for edge in edges)]
     stops += [[edge, (3 * per_epoch + 3, INSIDE)] for edge in edges]
-    stops += [[(10, INSIDE), (12, INSIDE)], [(10, INSIDE), (3 * per_epoch, AFTER)]]
+    stops += [[(10, INSIDE), (12, INSIDE)], [(10, INSIDE), (3 * per_epoch, moments[-1])]]
     return stops
 
 

@@ -21,7 +21,8 @@ class Progress:
         self.untouched = False  # a state with a place was loaded, and nothing drawn since
         self.ledger = Ledger(batches, told=False)
         self._shift = 0  # from a framework's count of epochs to ours
-        self.restored = False  # ... which its calls before the next batch tell
+        self._others: set[int] = set()  # the same of others who count, a loop beside its framework
+        self.restored = False  # calls before the next batch tell where we are in their count
         self._count: int | None = None  # what it passed last
         self._spent = False  # ... which names an epoch that the training loop has ended
 
@@ -50,11 +51,15 @@ class Progress:
         """Go to the start of the epoch a framework counts as ``count``, unless we are in it."""
         if self.restored:  # whoever counts, the place is that of the state
             self._shift = self.epoch - count
+            self._others.add(self._shift)
         elif count == 0 and self._shift == 0:
+            if self._count is not None:  # somebody else has counted from 1
+                self._others.add(0)
             self._shift = 1
         elif self._spent and count == self._count:  # it counts epochs drawn to their end only
             self._shift += 1
-        epoch = count + self._shift
+        agrees = any(count + other == self.epoch for other in self._others)
+        epoch = self.epoch if agrees else count + self._shift
         if epoch < 1:
             raise ValueError(
                 f"set_epoch got {count}, which lies before epoch 1: the first call after a state "
