@@ -342,6 +342,7 @@ class Selector(Placed, Sampler[list[int]]):
         progress.load_state_dict(state["progress"])
         drawn, rate = state["drawn"], float(state["learning_rate"])
         warn_of_going_back(self._progress, progress)
+        progress.follow(self._progress)
         self._keep_initial()
         before = self.__dict__.copy()
         try:

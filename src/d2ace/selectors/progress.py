@@ -24,6 +24,7 @@ class Progress:
         self._others: set[int] = set()  # the same of others who count, a loop beside its framework
         self.restored = False  # calls before the next batch tell where we are in their count
         self._count: int | None = None  # what it passed last
+        self._named = False  # ... for what comes next: nothing was drawn since
         self._spent = False  # ... which names an epoch that the training loop has ended
 
     @property
@@ -65,7 +66,7 @@ class Progress:
                 f"set_epoch got {count}, which lies before epoch 1: the first call after a state "
                 "is loaded names the place, and later calls count on from there."
             )
-        self._count, self._spent = count, False
+        self._count, self._named, self._spent = count, True, False
         if epoch != self.epoch:
             self.upcoming = epoch
             self._stop()
@@ -85,7 +86,16 @@ class Progress:
     def _start(self, position: int) -> None:
         self.ledger = self.ledger.next(position)
         self.running = True
-        self.resuming = self.restored = self.untouched = False
+        self.resuming = self.restored = self.untouched = self._named = False
+
+    def follow(self, before: Progress) -> None:
+        """Stand in for ``before``, of which a framework may have named what comes next.
+
+        A loader that restores the selector by itself does so after that.
+        """
+        if self.restored and before._named and before._count is not None:
+            self._shift = self.epoch - before._count
+            self._others.add(self._shift)
 
     def finish(self) -> None:
         """The running epoch is drawn to its end."""
