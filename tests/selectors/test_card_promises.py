@@ -121,6 +121,30 @@ def test_state_has_the_bytes_that_its_card_says(
     assert size(90, 10) - size(50, 10) == (pair * 10 + row) * 40
 
 
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        *((name, "pressure", 37.0) for name in QUANTISED),
+        ("d2ace", "mix_epochs", (3, 9)),
+        ("hard_imb", "warmup", 4),
+        ("balance", "mode", "mask"),
+    ],
+)
+def test_an_option_that_is_given_wins_over_the_preset(name: str, option: str, value: Any) -> None:
+    labels, features = problem()
+    common: dict[str, Any] = {"preset": "reference", "batch_size": 8, "epochs": 16}
+    if option != "warmup":
+        common["warmup"] = 2
+    by_preset, given = (
+        d2ace.make_selector(name, labels, features, **(common | options))
+        for options in ({}, {option: value})
+    )
+    batches = [trained(selector, 16) for selector in (by_preset, given)]
+    weights = [selector.loss_weight(torch.arange(8)) for selector in (by_preset, given)]
+    assert getattr(given, option) == value
+    assert batches[0] != batches[1] or (weights[0] is None) != (weights[1] is None)
+
+
 class Given(d2ace.Selector):
     """Returns the distribution that the test says, and notes when it is asked."""
 
