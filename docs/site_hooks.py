@@ -20,8 +20,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Links that lead out of the folder on GitHub lead to the added page here."""
+    """Links that lead out of the folder on GitHub lead to the added page here, or to the start."""
     up = "../" * page.file.src_uri.count("/")
+    markdown = markdown.replace(f"](../{up}README.md)", f"]({up}index.md)")
     return markdown.replace(f"](../{up}{PAGE}", f"]({up}{PAGE}")
 
 

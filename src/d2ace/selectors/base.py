@@ -25,6 +25,7 @@ from .inputs import (
     given_predictions,
     host_rows,
     named_weights,
+    probability_tensor,
 )
 from .options import refuse_unknown
 from .oversights import Oversights, warn_of_going_back
@@ -418,7 +419,7 @@ class Selector(Placed, Sampler[list[int]]):
     @apart
     def _checked_distribution(self, epoch: int) -> Tensor:
         self._settle()
-        p = self.distribution(epoch).to(torch.float64, copy=True)  # a method may return its memory
+        p = probability_tensor(self, self.distribution(epoch))
         total = float(p.sum()) if p.shape == (self.n,) and bool((p > 0).all()) else 0.0
         if not abs(total - 1.0) < 1e-6:
             raise ValueError(

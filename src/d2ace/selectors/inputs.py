@@ -145,6 +145,16 @@ def named_weights(selector: Any, weights: Any) -> dict[str, Tensor]:
     return weights
 
 
+def probability_tensor(selector: Any, probabilities: Any) -> Tensor:
+    """What a method's ``distribution`` returned, in float64; a copy, as it may be its memory."""
+    if not isinstance(probabilities, Tensor):
+        raise TypeError(
+            f"{type(selector).__name__}.distribution must return a tensor [n] of probabilities, "
+            f"got {type(probabilities).__name__}; wrap them in torch.as_tensor(...)."
+        )
+    return probabilities.to(torch.float64, copy=True)
+
+
 def _refuse_output(name: str, value: Any) -> None:
     """Refuse what a model returned as a whole: the object or dictionary that holds its logits."""
     if isinstance(value, Mapping) or hasattr(value, "logits"):

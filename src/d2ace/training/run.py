@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "Watch"]
 
+_ASKING = 16  # batches after which several processes ask each other whether one should stop
+
 Watch = Callable[[dict[str, Any]], None]
 
 
@@ -130,13 +132,15 @@ class Run:
         """One epoch, saved; the weights after it if it is the best so far."""
         alone = loop.fabric.world_size == 1
         for position in turn.each(loop.train_epoch()):
+            if position == len(loop.shared.selector):
+                break
             due = self.checkpoint_every is not None and position % self.checkpoint_every == 0
-            if position < len(loop.shared.selector) and (due or (alone and asked.signum)):
-                # several processes must agree to stop, and do so where they save
-                signum = any_process(loop.fabric, asked.signum or 0)
-                with loop.clock.part("save"):
-                    self._save(loop, spent)
-                self._stop_if(signum, loop)
+            if due or (asked.signum if alone else position % _ASKING == 0):
+                signum = any_process(loop.fabric, asked.signum or 0)  # all stop, or none does
+                if due or signum:
+                    with loop.clock.part("save"):
+                        self._save(loop, spent)
+                    self._stop_if(signum, loop)
         with turn:
             entry = loop.end_epoch()
         ended = time.perf_counter()
