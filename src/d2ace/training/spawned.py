@@ -40,6 +40,7 @@ __all__ = ["run_in_processes"]
 PAUSE = 0.5  # seconds between two looks at the processes
 AFTERMATH = 1.0  # seconds in which the end of a process shows that another one's error came from it
 GRACE = 60.0  # seconds for the others to save once one has stopped
+_TOLD = (RunError, UserError, DataError)
 _MISSED = "the same command goes on from the last checkpoint, if there is one"
 
 
@@ -149,7 +150,7 @@ def _outcome(children: list[_Child]) -> str:
         failed = [child.answer for child in children if isinstance(child.answer, Exception)]
         stopped = [error for error in failed if isinstance(error, RunInterrupted)]
         if len(failed) > len(stopped):
-            raise _cause(children, next(each for each in failed if each not in stopped))
+            raise _cause(children)
         gone = [child for child in children if child.gone]
         if gone and not stopped:
             raise gone[0].why()
@@ -162,15 +163,19 @@ def _outcome(children: list[_Child]) -> str:
             return str(children[0].answer)
 
 
-def _cause(children: list[_Child], error: Exception) -> Exception:
-    """The error itself, or what it comes from: a process that is gone takes the others with it."""
-    if not isinstance(error, RunError | UserError | DataError):
-        for child in children:
-            if child.answer is None:
-                child.process.join(AFTERMATH)
-            if child.gone:
-                return child.why()
-    return error
+def _cause(children: list[_Child]) -> Exception:
+    """The error that the others come from: a process that ends takes the others with it.
+
+    What it said of itself counts before what they make of it, whichever came first.
+    """
+    for child in children:
+        if not any(isinstance(each.answer, _TOLD) for each in children):
+            child.process.join(AFTERMATH)
+        child.hear()
+    gone = [child.why() for child in children if child.gone]
+    errors = [child.answer for child in children if isinstance(child.answer, Exception)]
+    told = [error for error in errors if isinstance(error, _TOLD)]
+    return [*told, *gone, *errors][0]
 
 
 def _interrupted(signum: int) -> RunInterrupted:
