@@ -133,7 +133,7 @@ class Run:
         alone = loop.fabric.world_size == 1
         for position in turn.each(loop.train_epoch()):
             if position == len(loop.shared.selector):
-                break
+                continue  # an epoch that ends is saved below
             due = self.checkpoint_every is not None and position % self.checkpoint_every == 0
             if due or (asked.signum if alone else position % _ASKING == 0):
                 signum = any_process(loop.fabric, asked.signum or 0)  # all stop, or none does
