@@ -69,7 +69,7 @@ def test_a_refused_batch_leaves_the_others_alone(two):
         ("rows", "were not made alike"),
         ("dtype", "were not made alike"),
         ("state", "did not draw the same batches"),
-        ("pressure", "did not draw the same batches"),
+        ("pressure", "were not made alike"),
     ],
 )
 def test_selectors_that_differ_are_told_in_all_processes(two, what, sentence):

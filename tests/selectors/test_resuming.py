@@ -108,6 +108,7 @@ def test_a_resumed_run_has_the_same_losses(name, loader, tmp_path):
         assert run.losses == whole.losses, f"stopped after {stop}"  # to the last bit
 
 
+@pytest.mark.filterwarnings("ignore:Epoch 3 .* was drawn, but none of its batches observed")
 def test_a_fresh_process_draws_the_remaining_batches(tmp_path):
     expected = {}
     for name in d2ace.SELECTORS:
