@@ -109,8 +109,8 @@ class D2ACE(QuantisedSelector):
             self.hardness_loss = "reference" if self.reference else "bce"
         else:
             self.hardness_loss = inputs.choice("hardness_loss", hardness_loss, ("bce", "prob"))
-        self.neighbors = named_neighbors(neighbors)
         self._around = self._neighborhood(neighbors)
+        self.neighbors = named_neighbors(neighbors)
         self.features = None  # they have served to find neighbours
         self._local: LocalCorrelation | None = None
 

@@ -112,6 +112,7 @@ class Progress:
             self.upcoming = self.drawn_epoch + 1
         if self._count is not None:
             self._spent = self.drawn_epoch == self._count + self._shift
+        self._named = False
         self._stop()
 
     def _stop(self) -> None:
