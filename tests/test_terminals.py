@@ -69,7 +69,13 @@ def test_a_terminal_without_our_characters_is_shown_others(place: Path) -> None:
     assert out.decode("ascii").splitlines()[0] == r"row,na\xefve,lambda -> \u221e,\u6a19\u7c64"
 
 
-@pytest.mark.parametrize("where", ["> /dev/full", ">&-", "2>&-", ">&- 2>&-", "2> /dev/full"])
+def seldom(*words: str, **options: str) -> Any:
+    return pytest.param(*words, marks=pytest.mark.slow, **options)
+
+
+@pytest.mark.parametrize(
+    "where", ["> /dev/full", seldom(">&-"), seldom("2>&-"), ">&- 2>&-", seldom("2> /dev/full")]
+)
 def test_a_result_is_kept_whatever_becomes_of_the_terminal(
     place: Path, where: str, tmp_path: Path
 ) -> None:
@@ -82,7 +88,10 @@ def test_a_result_is_kept_whatever_becomes_of_the_terminal(
         assert code == 0
 
 
-@pytest.mark.parametrize("devices", ["", "--devices 2 --accelerator cpu"], ids=["one", "two"])
+@pytest.mark.parametrize(
+    "devices",
+    [pytest.param("", id="one"), seldom("--devices 2 --accelerator cpu", id="two")],
+)
 def test_a_run_outlives_the_reader_of_its_lines(place: Path, tmp_path: Path, devices: str) -> None:
     line = f"d2ace {TRAIN} --epochs 30 --out {tmp_path} {devices} 2> >(head -n 1 >&2) | true"
     code, _, _ = shell(line, place)
