@@ -299,6 +299,17 @@ class TestCounting:
             selector.set_epoch(3)
         assert selector.epoch == 5
 
+    def test_an_epoch_named_again_in_its_middle_is_over_once_it_is_drawn(self):
+        """Found by the state machine: the copy began the epoch again."""
+        selector = make(d2ace.Random)
+        batches = iter(selector)
+        next(batches)  # never observed, so that the batches drawn tell how far training came
+        selector.set_epoch(1)
+        for batch in itertools.islice(batches, len(selector) - 1):
+            selector.observe(batch, logits=np.zeros((len(batch), Q)))
+        with pytest.warns(UserWarning, match="not observed in the order drawn"):
+            assert selector.state_dict()["progress"]["epoch"] == 2
+
     def test_a_reset_selector_begins_anew(self):
         for cls in d2ace.SELECTORS.values():
             selector = train(make(cls), 4)

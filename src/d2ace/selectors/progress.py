@@ -161,8 +161,9 @@ class Progress:
         """Where training stands, as plain values."""
         trained = self.ledger.trained
         inside = self.drawn_epoch > 0 and trained < self.batches
+        after = self.drawn_epoch + 1 if self.drawn_from else self.upcoming
         return {
-            "epoch": self.drawn_epoch if inside else self.upcoming,
+            "epoch": self.drawn_epoch if inside else after,
             "inside": inside,
             "position": trained if inside else 0,
             "drawn_epoch": self.drawn_epoch,
