@@ -176,7 +176,7 @@ class Selector(Placed, Sampler[list[int]]):
             for batch in self._batches(progress.drawn_epoch, self._drawn, ledger.drawn):
                 if self._progress.ledger is not ledger:  # another iterator has begun, or a state
                     return  # was loaded
-                ledger.drew(batch)
+                progress.drew(batch)
                 yield batch
             if self._progress.ledger is ledger:
                 progress.finish()

@@ -70,8 +70,11 @@ class Progress:
         if epoch != self.epoch:
             self.upcoming = epoch
             self._stop()
-        elif self._open and not self.resuming:
-            self.upcoming = epoch  # whoever left the epoch in its middle starts it again
+        elif self._open:
+            if not self.resuming:  # whoever left the epoch in its middle starts it again
+                self.upcoming = epoch
+        elif not self.restored:  # what was not observed of the epoch before is late from now on
+            self._stop()
 
     def begin(self) -> None:
         """Enter the upcoming epoch."""
@@ -86,7 +89,7 @@ class Progress:
     def _start(self, position: int) -> None:
         self.ledger = self.ledger.next(position)
         self.running = True
-        self.resuming = self.restored = self.untouched = self._named = False
+        self.resuming = self.restored = self.untouched = False
 
     def follow(self, before: Progress) -> None:
         """Stand in for ``before``, of which a framework may have named what comes next.
@@ -96,6 +99,11 @@ class Progress:
         if self.restored and before._named and before._count is not None:
             self._shift = self.epoch - before._count
             self._others.add(self._shift)
+
+    def drew(self, batch: list[int]) -> None:
+        """A batch was drawn."""
+        self._named = False
+        self.ledger.drew(batch)
 
     def finish(self) -> None:
         """The running epoch is drawn to its end."""
