@@ -73,6 +73,8 @@ def pair(name: str, value: Any) -> tuple[Any, Any]:
 
 def as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
     """``value`` as an array, with the argument named where NumPy cannot make one of it."""
+    if np.ma.is_masked(value):  # NumPy would take what the mask hides
+        raise ValueError(f"{name} has masked cells; fill them, as with {name}.filled(0).")
     try:
         return np.asarray(value)
     except (ValueError, TypeError):
@@ -94,18 +96,22 @@ def csr(tensor: Tensor) -> sp.csr_array:
     return sp.csr_array((coo.values().numpy(), (rows, columns)), shape=tuple(coo.shape))
 
 
-def real_matrix(name: str, value: Any, *, empty: bool = False) -> Any:
-    """``value`` [instances, labels] as an array or scipy.sparse matrix of real numbers.
-
-    It may have no rows or no columns only if it may be ``empty``.
-    """
+def as_table(name: str, value: Any) -> Any:
+    """``value``, a tensor too, as an array or scipy.sparse matrix of whatever it holds."""
     if isinstance(value, Tensor):
         value, dense = value.detach().cpu(), value.layout == torch.strided
         if dense and value.dtype == torch.bfloat16:
             value = value.float()  # which NumPy does not have
         value = value.numpy() if dense else csr(value)
-    if not sp.issparse(value):
-        value = as_array(name, value)
+    return value if sp.issparse(value) else as_array(name, value)
+
+
+def real_matrix(name: str, value: Any, *, empty: bool = False) -> Any:
+    """``value`` [instances, labels] as an array or scipy.sparse matrix of real numbers.
+
+    It may have no rows or no columns only if it may be ``empty``.
+    """
+    value = as_table(name, value)
     if value.ndim != 2 or (0 in value.shape and not empty):
         least = "" if empty else " with at least one of each"
         raise ValueError(

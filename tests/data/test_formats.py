@@ -79,6 +79,18 @@ def test_any_names_are_kept(names: list[str]) -> None:
         ({"X": [[1.0, 2.0]] * 5}, "X is a list; give a NumPy array or a SciPy CSR matrix$"),
         ({"Y": np.ones(5)}, "Y is 1-dimensional float64; a two-dimensional table of numbers"),
         ({"X": np.full((5, 2), "a")}, "X is 2-dimensional <U1; a two-dimensional table"),
+        (
+            {"X": np.ma.masked_less(np.ones((5, 2)), 2)},
+            r"X is a MaskedArray; .*X\.filled\(\.\.\.\)",
+        ),
+        (
+            {"Y": np.ma.masked_less(np.ones((5, 3)), 2)},
+            r"Y is a MaskedArray; .*Y\.filled\(\.\.\.\)",
+        ),
+        ({"X": np.ones((5, 2)).view(np.matrix)}, r"X is a matrix; .* such as np\.asarray\(X\)"),
+        ({"name": None}, "the name of the data is None; give text"),
+        ({"feature_names": ("a", b"b")}, r"mine has b'b' among its feature names; give text"),
+        ({"label_names": ("x", "y", float("nan"))}, "mine has nan among its label names; give"),
     ],
 )
 def test_arrays_that_make_no_dataset_are_told(changes: dict[str, Any], sentence: str) -> None:
@@ -94,6 +106,13 @@ def test_arrays_that_make_no_dataset_are_told(changes: dict[str, Any], sentence:
         MultiLabelData(**(fitting | changes))
 
 
+@pytest.mark.parametrize("names", [np.array(["a", "b"]), pd.Index(["a", "b"]), ["a", "b"]])
+def test_names_of_any_kind_become_plain_text(names: Any) -> None:
+    data = MultiLabelData("mine", np.ones((5, 2)), np.ones((5, 2)), names, range(2))  # type: ignore[arg-type]
+    assert (data.feature_names, data.label_names) == (("a", "b"), ("0", "1"))
+    assert {type(name) for name in data.feature_names} == {str}
+
+
 def test_saved_files_hold_no_pickle(tmp_path: Path) -> None:
     save(sample(True), tmp_path / "set.npz")
     with np.load(tmp_path / "set.npz", allow_pickle=False) as archive:
@@ -101,13 +120,14 @@ def test_saved_files_hold_no_pickle(tmp_path: Path) -> None:
 
 
 def test_a_failed_save_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(TypeError):
-        save(
-            MultiLabelData(
-                "x", np.zeros((1, 1), np.float32), np.zeros((1, 1), np.uint8), (b"",), ("l",)
-            ),
-            tmp_path / "a.npz",
-        )  # type: ignore[arg-type]
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, before[1]))
+    try:
+        with pytest.raises(DataError, match=r"cannot be written \(File too large\)"):
+            save(sample(False), tmp_path / "a.npz")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
@@ -84,6 +85,46 @@ def test_features_are_found_by_name(named: MultiLabelData, run: SavedRun) -> Non
         run.predict_proba(twice)
 
 
+def test_columns_of_a_dataframe_are_found_by_name(named: MultiLabelData, run: SavedRun) -> None:
+    expected = run.predict_proba(named.X)
+    frame = pd.DataFrame(named.X, columns=list(NAMES))
+    assert np.array_equal(run.predict_proba(frame[[*NAMES[::-1]]].assign(more=1.0)), expected)
+    assert np.array_equal(run.predict_proba(pd.DataFrame(named.X)), expected)  # has no names
+    with pytest.raises(UserError, match="no feature 'a', but the run was trained on 12"):
+        run.predict_proba(frame.drop(columns="a"))
+    with pytest.raises(UserError, match=r"X must hold real numbers, got dtype object"):
+        run.predict_proba(frame.assign(a="word"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (
+            np.ma.masked_less(np.ones((2, 12)), 2),
+            r"X has masked cells; fill them, as with X\.filled",
+        ),
+        (np.ones((2, 12)) + 1j, "X must hold real numbers, got dtype complex128"),
+        (np.full((2, 12), "2020-01-01", "M8[D]"), r"X must hold real numbers, got dtype datetime"),
+        ([["a"] * 12], "X must hold real numbers, got dtype <U1"),
+        ([[1.0], [1.0, 2.0]], "X must be an array; its rows differ in length or kind"),
+        ("digits", "X must hold real numbers, got dtype <U6"),
+    ],
+    ids=["masked", "complex", "dates", "words", "ragged", "name"],
+)
+def test_what_is_no_table_of_numbers_is_not_predicted(
+    run: SavedRun, rows: Any, sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        run.predict_proba(rows)
+
+
+def test_tensors_of_any_kind_are_rows(named: MultiLabelData, run: SavedRun) -> None:
+    rows = torch.tensor(named.X[:4]).bfloat16()
+    expected = run.predict_proba(rows.float().numpy())
+    for given in (rows, rows.float().requires_grad_(), rows.float().to_sparse()):
+        assert run.predict_proba(given) == pytest.approx(expected)
+
+
 def arff(path: Path, names: Any, X: Any, extra: str = "") -> Path:
     lines = ["@relation new", *(f"@attribute {name} numeric" for name in names)]
     lines += [extra] if extra else []
@@ -106,6 +147,9 @@ def test_new_rows_need_no_labels(named: MultiLabelData, run: SavedRun, tmp_path:
     for name in ("x.npz", "n.npz", "x.mat", "x.arff", "y.arff", "x.svm", "y.svm"):
         rows = load_features(tmp_path / name, run.feature_names)
         assert run.predict_proba(rows) == pytest.approx(expected, abs=1e-6), name
+    plain = [f"feature_{i}" for i in range(12)]  # as readers call features without a name
+    arff(tmp_path / "f.arff", plain[::-1], X[:, ::-1])
+    assert np.array_equal(load_features(tmp_path / "f.arff", plain).X, X[:, ::-1])
     arff(tmp_path / "z.arff", ("u", "v"), X[:, :2])
     with pytest.raises(DataError, match=r"z\.arff: has no feature of 12 that are asked for"):
         load_features(tmp_path / "z.arff", run.feature_names)

@@ -263,6 +263,31 @@ def test_errors_of_other_processes_are_told_in_one_sentence(
         small_run(table, devices=2, accelerator="cpu", learning_rate=1e30, warmup=0)
 
 
+class Unknown:
+    """Stands for a function that new processes do not find."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (os, "nowhere")
+
+
+@pytest.mark.parametrize(
+    "watch", [lambda entry: None, pytest.param(Unknown(), marks=pytest.mark.slow)]
+)
+def test_what_new_processes_cannot_take_over_is_told(table: MultiLabelData, watch: Any) -> None:
+    with pytest.raises(UserError, match=r"cannot be sent to new processes \(.*; define watch at"):
+        small_run(table, devices=2, accelerator="cpu", watch=watch)
+
+
+def test_a_script_that_is_no_file_is_told(
+    table: MultiLabelData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "__spec__", None)
+    monkeypatch.setattr(main, "__file__", "<stdin>", raising=False)  # as of: python - < script
+    with pytest.raises(UserError, match=r"but <stdin> is no file; save it as one, or use devices="):
+        small_run(table, devices=2, accelerator="cpu")
+
+
 @pytest.mark.parametrize("devices", [99, 10**9])
 def test_more_processes_than_the_machine_can_bear_are_refused(
     table: MultiLabelData, devices: int

@@ -51,6 +51,15 @@ def test_a_run_tells_what_happened(table: MultiLabelData) -> None:
     assert result.seconds["total"] == pytest.approx(sum(parts))
 
 
+def test_what_a_watcher_is_told_is_its_own(table: MultiLabelData, tmp_path: Path) -> None:
+    def spoil(entry: dict[str, Any]) -> None:
+        entry["validation"].clear()
+        entry["seen"] = object()
+
+    told = small_run(table, out=tmp_path, watch=spoil)
+    assert without_times(told) == without_times(small_run(table))
+
+
 def test_the_best_epoch_by_validation_is_tested(table: MultiLabelData, tmp_path: Path) -> None:
     result = small_run(table, epochs=8, out=tmp_path)
     scores = [entry["validation"]["macro_auc"] for entry in result.history]
@@ -186,6 +195,8 @@ def test_a_monitor_that_cannot_be_scored_is_refused() -> None:
     always = MultiLabelData("always", data.X, Y, data.feature_names, ("yes",))
     with pytest.raises(UserError, match=r"macro_auc is undefined on the .* another monitor"):
         small_run(always)
+    with pytest.raises(UserError, match="or a second label, as rows without any are left out"):
+        small_run(always)
     assert small_run(always, monitor="hamming_loss").test["hamming_loss"] < 0.5
 
 
@@ -313,6 +324,12 @@ def test_outlier_score_is_the_disagreement_of_five_neighbours() -> None:
         ({"selector_options": {"windw": 1}}, "windw"),
         ({"model_options": {"hh": 1}}, "mlp has no hyperparameter 'hh'"),
         ({"threads": 0}, "threads is 0"),
+        ({"threads": 1.5}, "threads is 1.5; it must be a whole number from 1 up"),
+        ({"threads": 100_000}, "threads is 100000; torch can use 1024 at most"),
+        ({"devices": "auto"}, "devices is 'auto'; it must be a whole number from 1 up"),
+        ({"checkpoint_every": "2"}, "checkpoint_every is '2'; it must be a whole number from 1 up"),
+        ({"workers": 1.5}, "workers is 1.5; it must be a whole number from 0 up"),
+        ({"model": ["mlp"]}, r"model is \['mlp'\].*; choose from"),
         ({"devices": 0}, "devices is 0"),
         ({"accelerator": "tpu"}, "accelerator is 'tpu'; choose from"),
         ({"checkpoint_every": 3}, "need a folder; name one with out"),

@@ -103,6 +103,12 @@ def read_arff_features(source: Source, names: Collection[str]) -> MultiLabelData
     return unlabelled(stem(header.path), X, features, gaps)
 
 
+def declares_any(source: Source, names: Collection[str]) -> bool:
+    """Whether the file has an attribute of one of these names."""
+    header, _ = _opened(source)
+    return not set(names).isdisjoint(header.names)
+
+
 def _read(source: Source, labels: Collection[str] = ()) -> _Part:
     header, body = _opened(source)
     return _Part(header, *read_rows(header, body, labels))

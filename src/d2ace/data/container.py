@@ -39,10 +39,16 @@ class MultiLabelData:
     missing: Missing | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check what costs nothing: kinds, shapes and numbers of names."""
-        for key, names in (("X", self.feature_names), ("Y", self.label_names)):
-            table, what = getattr(self, key), "feature" if key == "X" else "label"
+        """Check what costs nothing: kinds, shapes and names."""
+        if not isinstance(self.name, str):
+            raise DataError(f"the name of the data is {self.name!r}; give text")
+        for key, what in (("X", "feature"), ("Y", "label")):
+            table, names = getattr(self, key), getattr(self, f"{what}_names")
             _refuse_other_tables(key, table)
+            names = tuple(
+                _text(name, f"{self.name} has {{}} among its {what} names") for name in names
+            )
+            object.__setattr__(self, f"{what}_names", names)
             if len(names) != table.shape[1]:
                 raise DataError(
                     f"{self.name} has {len(names)} {what} names for {table.shape[1]} columns of "
@@ -80,16 +86,31 @@ class MultiLabelData:
         return f"MultiLabelData({self.name!r}, n={self.n}, d={self.d}, q={self.q}, X {storage})"
 
 
+def _text(name: Any, sentence: str) -> str:
+    """A name as plain text, of NumPy's text and of numbers too, since others cannot be stored."""
+    if not isinstance(name, str | int | np.integer):
+        raise DataError(f"{sentence.format(repr(name))}; give text")
+    return str(name)
+
+
 def _refuse_other_tables(key: str, table: Any) -> None:
-    """Rows are taken by number, which DataFrames, tensors and COO matrices understand otherwise."""
-    if not isinstance(table, np.ndarray) and not (
-        sp.issparse(table) and table.format in ("csr", "csc")
-    ):
-        remedies = {"to_numpy": ".to_numpy(dtype=...)", "tocsr": ".tocsr()", "numpy": ".numpy()"}
+    """Rows are taken by number, which DataFrames, tensors and COO matrices understand otherwise.
+
+    What a masked array hides would be taken for values.
+    """
+    plain = isinstance(table, np.ndarray) and not isinstance(table, np.ma.MaskedArray | np.matrix)
+    if not plain and not (sp.issparse(table) and table.format in ("csr", "csc")):
+        remedies = {
+            "to_numpy": "{}.to_numpy(dtype=...)",
+            "tocsr": "{}.tocsr()",
+            "numpy": "{}.numpy()",
+            "filled": "{}.filled(...)",
+            "A1": "np.asarray({})",
+        }
         remedy = next((word for name, word in remedies.items() if hasattr(table, name)), "")
         raise DataError(
             f"{key} is a {type(table).__name__}; give a NumPy array or a SciPy CSR matrix"
-            + (f", such as {key}{remedy}" if remedy else "")
+            + (f", such as {remedy.format(key)}" if remedy else "")
         )
     if table.ndim != 2 or table.dtype.kind not in "biuf":
         raise DataError(

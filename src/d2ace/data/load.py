@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from d2ace.data import cache as kept
 from d2ace.data import catalogue
-from d2ace.data.arff import READER_VERSION, read_arff, read_arff_features
+from d2ace.data.arff import READER_VERSION, declares_any, read_arff, read_arff_features
 from d2ace.data.container import DataError, DataWarning, MultiLabelData, UnknownDataError
 from d2ace.data.files import Source, enough_memory, format_of, present, shown
 from d2ace.data.labels import Labels, label_file
@@ -124,8 +124,6 @@ def load_features(source: str | os.PathLike[str], names: Sequence[str]) -> Multi
         return load(source)
     paths = _paths(source)
     form = _form(paths)
-    if form == ".arff" and numbered(names):  # not an ARFF file's, so its label list must tell
-        return load(source)
     with enough_memory(paths[0]):
         file = Source.read(paths[0])
         if form == ".npz":
@@ -134,6 +132,8 @@ def load_features(source: str | os.PathLike[str], names: Sequence[str]) -> Multi
             return read_mat_features(file)
         if form in LIBSVM_SUFFIXES:
             return read_libsvm_features(file, names)
+        if numbered(names) and not declares_any(file, names):
+            return load(source)  # features go by position, so its label list must tell
         return read_arff_features(file, names)
 
 

@@ -14,7 +14,7 @@ from d2ace._util.paths import given_path
 from d2ace.data import MultiLabelData
 from d2ace.errors import UserError
 
-from .config import RunConfig
+from .config import RunConfig, whole
 from .folder import RunFolder
 from .problem import make_problem, no_data
 from .processes import first_process, launch, make_fabric
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from d2ace.data.images.features import Progress
 
 __all__ = ["train", "train_config"]
+
+_MOST_THREADS = 1024
 
 
 def train(
@@ -134,12 +136,14 @@ def train_config(
 
     ``progress`` is called with the images done and all images while features are stored.
     """
-    if checkpoint_every is not None and checkpoint_every < 1:
-        raise UserError(f"checkpoint_every is {checkpoint_every}; it must be 1 or more steps.")
-    if threads is not None and threads < 1:
-        raise UserError(f"threads is {threads}; it must be 1 or more.")
-    if workers is not None and workers < 0:
-        raise UserError(f"workers is {workers}; it must be 0 (read images here) or more.")
+    checkpoint_every = (
+        None if checkpoint_every is None else whole(checkpoint_every, "checkpoint_every")
+    )
+    threads = None if threads is None else whole(threads, "threads")
+    workers = None if workers is None else whole(workers, "workers", 0)
+    devices = whole(devices, "devices")
+    if threads is not None and threads > _MOST_THREADS:  # torch ends the process without a word
+        raise UserError(f"threads is {threads}; torch can use {_MOST_THREADS} at most.")
     if out is None and (tensorboard or checkpoint_every or config.record):
         raise UserError("Checkpoints, event files and records need a folder; name one with out.")
     folder = None if out is None else RunFolder(given_path(out, "out"), config)

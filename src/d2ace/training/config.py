@@ -21,7 +21,7 @@ from d2ace.words import did_you_mean
 
 from .files import fault_of
 
-__all__ = ["PRECISIONS", "RunConfig", "fault_of_config", "protocol_of"]
+__all__ = ["PRECISIONS", "RunConfig", "fault_of_config", "protocol_of", "whole"]
 
 PRECISIONS = ("32-true", "64-true", "bf16-mixed", "16-mixed")
 
@@ -46,7 +46,7 @@ def protocol_of(model: Any) -> dict[str, Any]:
 
 
 def _reads_images(model: Any) -> bool:
-    return model in MODELS and MODELS[model].input == "image"
+    return isinstance(model, str) and model in MODELS and MODELS[model].input == "image"
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         """Check what can be checked without the data."""
         for name, least in {**_WHOLE_NUMBERS, "folds": 1 if self.images else 2}.items():
-            value = getattr(self, name)
-            whole = _whole(value)
-            if whole is None or whole < least:
-                raise UserError(f"{name} is {value!r}; it must be a whole number from {least} up.")
-            object.__setattr__(self, name, whole)
+            object.__setattr__(self, name, whole(getattr(self, name), name, least))
         if self.fold >= self.folds:
             raise UserError(
                 f"fold is {self.fold}, but with folds={self.folds} they are numbered "
@@ -235,6 +231,14 @@ def fault_of_config(values: Any) -> str | None:
     needed = {"data": str, "model": str, "selector": str}
     known = {item.name: object for item in fields(RunConfig)} | needed
     return fault_of(values, known, optional=tuple(known.keys() - needed.keys()))
+
+
+def whole(value: Any, name: str, least: int = 1) -> int:
+    """A whole number from ``least`` up; anything else is refused under its name."""
+    number = _whole(value)
+    if number is None or number < least:
+        raise UserError(f"{name} is {value!r}; it must be a whole number from {least} up.")
+    return number
 
 
 def _whole(value: Any) -> int | None:

@@ -36,8 +36,11 @@ class Loop(Training):
         self.history: list[dict[str, Any]] = []
         self.draw_counts = np.zeros(len(problem.train.rows), dtype=np.int64)
         self.best_epoch, self.best_score = 0, -math.inf
+        share = "validation share"
+        if len(problem.label_names) == 1:
+            share += ", or a second label, as rows without any are left out"
         refuse_undefined_monitor(
-            config.monitor, problem.validation.Y, of=f" of {problem.name}", share="validation share"
+            config.monitor, problem.validation.Y, of=f" of {problem.name}", share=share
         )
 
     # One epoch ------------------------------------------------------------------------------

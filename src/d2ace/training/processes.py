@@ -33,8 +33,6 @@ def make_fabric(devices: int, accelerator: str, precision: str) -> Fabric:
         raise RunError(f'Training needs {error.name}; run: pip install "d2ace[bench]"') from error
     if accelerator not in ACCELERATORS:
         raise UserError(f"accelerator is {accelerator!r}; choose from {', '.join(ACCELERATORS)}.")
-    if devices < 1:
-        raise UserError(f"devices is {devices}; it must be 1 or more.")
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not available.get(accelerator, True):
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import signal
 import time
@@ -154,7 +155,7 @@ class Run:
         # No checkpoint can hold how long it took itself: this goes into those of later epochs.
         entry["seconds"]["save"] += time.perf_counter() - ended
         if self.watch is not None and loop.fabric.is_global_zero:
-            self.watch(entry)
+            self.watch(copy.deepcopy(entry))  # whose the result is, whatever a watcher does
         if not loop.finished:
             self._stop_if(any_process(loop.fabric, asked.signum or 0), loop)
         return weights

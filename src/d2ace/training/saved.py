@@ -6,6 +6,7 @@ Runs on images are in :mod:`.saved_images`.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from d2ace.data import MultiLabelData, Scaler
 from d2ace.data.load import numbered
 from d2ace.data.missing import Missing, filled
 from d2ace.errors import RunError, UserError
+from d2ace.inputs import as_table, refuse_dtype
 from d2ace.models import MODELS, MultiLabelModel, make_model
 
 from .checkpoint import BEST
@@ -83,13 +85,16 @@ class SavedRun:
         """Probabilities [n, q] for rows ``X`` [n, d], dense or sparse, as they were before scaling.
 
         ``X`` has either all features of the dataset or only those that preparation kept, in their
-        order; of a ``MultiLabelData`` they are found by name, and missing cells become what they
-        became in training. The training fold's own scaling is applied.
+        order; of a ``MultiLabelData`` and of a DataFrame they are found by name, and missing cells
+        of the former become what they became in training. The training fold's own scaling is
+        applied.
         """
         missing = None
         if isinstance(X, MultiLabelData):
             X, missing = self._named(X)
-        X = sp.csr_matrix(X) if sp.issparse(X) else _numbers(X)
+        elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
+            X = self._framed(X)
+        X = _numbers(X)
         if X.ndim != 2 or X.shape[1] not in (len(self.feature_names), len(self._features)):
             raise UserError(
                 f"X has shape {tuple(X.shape)}, but the run was trained on rows of "
@@ -112,13 +117,25 @@ class SavedRun:
 
     def _named(self, data: MultiLabelData) -> tuple[Any, Missing | None]:
         """The features of the run among those of ``data``, in the run's order."""
-        names = tuple(self.feature_names)
-        if data.d == len(self._features):  # after the preparation of training
-            names = tuple(names[column] for column in self._features)
-        columns = _columns(data.feature_names, names)
+        columns = self._columns(data.feature_names)
         if columns is None:
             return data.X, data.missing
         return data.X[:, columns], data.missing and data.missing.features(columns)
+
+    def _framed(self, frame: Any) -> Any:
+        """The same of a DataFrame, whose columns may have numbers instead of names."""
+        have = tuple(frame.columns)
+        if not all(isinstance(name, str) for name in have):
+            return frame.to_numpy()
+        columns = self._columns(have)
+        chosen = frame if columns is None else frame[[have[column] for column in columns]]
+        return chosen.to_numpy()
+
+    def _columns(self, have: tuple[str, ...]) -> list[int] | None:
+        names = tuple(self.feature_names)
+        if len(have) == len(self._features):  # after the preparation of training
+            names = tuple(names[column] for column in self._features)
+        return _columns(have, names)
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -132,10 +149,18 @@ class SavedRun:
         return f"SavedRun({self.result!r})"
 
 
-def _numbers(X: Any) -> npt.NDArray[Any]:
-    """A table of numbers as it is; anything else as numbers of 32 bits, if it can be."""
-    X = np.asarray(X)
-    return X if X.dtype.kind in "biuf" else X.astype(np.float32)
+def _numbers(X: Any) -> Any:
+    """A table of numbers as it is; objects and text as numbers of 32 bits, if they can be."""
+    try:
+        X = as_table("X", X)
+        if X.dtype.kind in "OUS":
+            with suppress(ValueError, TypeError):
+                X = X.astype(np.float32)
+        if X.dtype.kind not in "biuf":
+            refuse_dtype("X must hold real numbers", X.dtype)
+    except (ValueError, TypeError) as problem:
+        raise UserError(str(problem)) from problem
+    return sp.csr_matrix(X) if sp.issparse(X) else X
 
 
 def _columns(have: tuple[str, ...], want: tuple[str, ...]) -> list[int] | None:

@@ -12,6 +12,7 @@ import os
 import pickle
 import signal
 import socket
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -53,7 +54,17 @@ def run_in_processes(
             "New processes import your script, which starts processes itself; put what it does "
             'under: if __name__ == "__main__":'
         )
-    work = pickle.dumps((make_fabric, run, _flags()))
+    main = sys.modules["__main__"]
+    script = getattr(main, "__file__", None) if main.__spec__ is None else None
+    if script is not None and not os.path.exists(script):
+        raise UserError(
+            f"New processes import your script, but {script} is no file; save it as one, or use "
+            "devices=1."
+        )
+    try:
+        work = pickle.dumps((make_fabric, run, _flags()))
+    except Exception as problem:  # whatever it is that something of the caller's raises
+        raise _unsendable(problem) from problem
     children: list[_Child] = []
     port = _free_port()
     with _passed_on(children) as asked:
@@ -231,6 +242,14 @@ def _signals_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _unsendable(problem: Exception) -> UserError:
+    return UserError(
+        f"The run cannot be sent to new processes ({type(problem).__name__}: {problem}); define "
+        "watch at the top of a module or script, outside if __name__ == '__main__', or use "
+        "devices=1."
+    )
+
+
 def _free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -259,6 +278,9 @@ def _work(tasks: Any, answers: Any, rank: int, world: int, port: int) -> None:
         make_fabric, run, flags = pickle.loads(tasks.recv_bytes())  # noqa: S301 - the parent's
     except EOFError:
         os._exit(1)
+    except Exception as problem:
+        answers.send(_unsendable(problem))
+        return
     threading.Thread(target=_end_with, args=(tasks,), daemon=True).start()
     os.environ |= {
         "LOCAL_RANK": str(rank),
