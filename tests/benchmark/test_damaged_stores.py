@@ -324,6 +324,7 @@ def test_of_a_file_with_a_bad_line_nothing_is_taken(
         (lambda text: text.replace("{", '"{', 1), r"results\.csv"),
         (lambda text: text.replace(",finished,", ",fin\0shed,", 1), r"results\.csv"),
         (lambda text: text.replace("test_macro_auc", "test_macro_auk"), "column test_macro_auk"),
+        (lambda text: text + text.splitlines()[1].replace("finished", "failed"), "take one out"),
         (lambda text: text.rstrip() + ",more\n", "as many fields as there are columns"),
         (lambda text: "", "not a results file"),
     ],
