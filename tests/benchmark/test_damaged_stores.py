@@ -292,6 +292,7 @@ def config_with(**changes: Any) -> str:
         ({"config": "x" * 200_000}, "Expecting value"),
         ({"config": "{}"}, "name or path of its data"),
         ({"config": "[]"}, "unsupported operand"),
+        ({"config": config_with(seed=2**63)}, "for the setting seed"),
         ({"memberships": "[]"}, "no study and method"),
         ({"memberships": '[["main", 3, {}]]'}, "called by words"),
         ({"memberships": '[["main", "A", {}, 3]]'}, "own values"),
