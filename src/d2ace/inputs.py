@@ -17,6 +17,7 @@ from torch import Tensor
 
 Labels = Any  # torch.Tensor, numpy.ndarray, scipy.sparse matrix, or nested sequences
 Features = Any
+_NUMPY_HAS = (torch.float16, torch.float32, torch.float64)
 
 
 def whole_number(name: str, value: Any, least: int) -> int:
@@ -73,6 +74,8 @@ def pair(name: str, value: Any) -> tuple[Any, Any]:
 
 def as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
     """``value`` as an array, with the argument named where NumPy cannot make one of it."""
+    if np.ma.is_masked(value):  # NumPy would show what the mask hides
+        raise ValueError(f"{name} has masked cells; fill them, or leave out their rows.")
     try:
         return np.asarray(value)
     except (ValueError, TypeError):
@@ -100,9 +103,11 @@ def real_matrix(name: str, value: Any, *, empty: bool = False) -> Any:
     It may have no rows or no columns only if it may be ``empty``.
     """
     if isinstance(value, Tensor):
+        if value.is_meta:
+            raise ValueError(f"{name} is on the meta device and holds no numbers; give real ones.")
         value, dense = value.detach().cpu(), value.layout == torch.strided
-        if dense and value.dtype == torch.bfloat16:
-            value = value.float()  # which NumPy does not have
+        if dense and value.is_floating_point() and value.dtype not in _NUMPY_HAS:
+            value = value.float()
         value = value.numpy() if dense else csr(value)
     if not sp.issparse(value):
         value = as_array(name, value)
