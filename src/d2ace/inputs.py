@@ -17,6 +17,7 @@ from torch import Tensor
 
 Labels = Any  # torch.Tensor, numpy.ndarray, scipy.sparse matrix, or nested sequences
 Features = Any
+_NUMPY_HAS = (torch.float16, torch.float32, torch.float64)
 
 
 def whole_number(name: str, value: Any, least: int) -> int:
@@ -74,7 +75,7 @@ def pair(name: str, value: Any) -> tuple[Any, Any]:
 def as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
     """``value`` as an array, with the argument named where NumPy cannot make one of it."""
     if np.ma.is_masked(value):  # NumPy would take what the mask hides
-        raise ValueError(f"{name} has masked cells; fill them, as with {name}.filled(0).")
+        raise ValueError(f"{name} has masked cells; fill them, or leave out their rows.")
     try:
         return np.asarray(value)
     except (ValueError, TypeError):
@@ -99,9 +100,11 @@ def csr(tensor: Tensor) -> sp.csr_array:
 def as_table(name: str, value: Any) -> Any:
     """``value``, a tensor too, as an array or scipy.sparse matrix of whatever it holds."""
     if isinstance(value, Tensor):
+        if value.is_meta:
+            raise ValueError(f"{name} is on the meta device and holds no numbers; give real ones.")
         value, dense = value.detach().cpu(), value.layout == torch.strided
-        if dense and value.dtype == torch.bfloat16:
-            value = value.float()  # which NumPy does not have
+        if dense and value.is_floating_point() and value.dtype not in _NUMPY_HAS:
+            value = value.float()
         value = value.numpy() if dense else csr(value)
     return value if sp.issparse(value) else as_array(name, value)
 

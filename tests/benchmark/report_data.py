@@ -171,13 +171,15 @@ def scored(
     fold: int = 0,
     seed: int = 0,
     study: str = "main",
+    digest: str = "",
     **more: Any,
 ) -> None:
-    """Store one short run whose test scores are all the same."""
+    """Store one short run whose test scores are all the same; ``digest`` is that of its rows."""
     config = {"data": "yeast", "model": "mlp", "selector": selector, "fold": fold, "seed": seed}
     spec = RunSpec(study, method, {**config, "epochs": 3, **more})
     content = result(spec)
     content["test"] = dict.fromkeys(content["test"], score)
+    content["dataset"] |= {"digest": digest} if digest else {}
     store.add(spec, content)
 
 

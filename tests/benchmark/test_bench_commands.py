@@ -142,6 +142,7 @@ def test_ablate_and_sweep_plan_their_studies():
         (("bench", *SMALL, "--address", "auto"), "--address belongs to --engine ray"),
         (("bench", *SMALL, "--only", "speed=3"), "--only takes one of dataset, model"),
         (("bench", *SMALL, "--only", "method=X"), "leaves no run; method is one of Active"),
+        (("bench", *SMALL, "--seeds", str(2**63)), "whole numbers up to 9223372036854775807"),
         (("ablate",), "the options: datasets must be a list"),
         (("sweep", "K=1,two", *SMALL), "the options: neighbors must be"),
         (("sweep", "warp=1", *SMALL), "d2ace has no option 'warp'"),
@@ -261,6 +262,15 @@ def test_moved_files_are_the_same_and_changed_ones_are_named(tmp_path):
         "same": {},
         "other": {"data_source": ["2" * 64, "3" * 64]},
     }
+
+
+def test_compare_says_where_the_data_was_another(tmp_path):
+    run = spec()
+    for name, digest in (("a.db", "1" * 64), ("b.db", "2" * 64)):
+        with Store(tmp_path / name) as store:
+            found = result(run)
+            store.add(run, found | {"dataset": found["dataset"] | {"digest": digest}})
+    assert 'setting rows: "11111111" -> "22222222"' in typed("compare", "a.db", "b.db")
 
 
 def test_a_store_compared_with_itself(two_stores):

@@ -141,6 +141,7 @@ def test_names_in_tables():
     [
         ({"epoch": 3}, r"no setting 'epoch' \(did you mean 'epochs'\?\)"),
         ({"data": 3}, "name or path of its data, got 3"),
+        ({"data": "a\udcff.npz"}, r"data is 'a\\udcff\.npz', which is not UTF-8; rename the file"),
         ({"seed": object()}, "the setting seed is <object"),
         ({"learning_rate": float("nan")}, "the setting learning_rate is nan; write a plain value"),
     ],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from d2ace.benchmark.store import Store
 from d2ace.benchmark.study_tables import sweep
 from d2ace.benchmark.tables import Table
 from d2ace.errors import UserError
+from d2ace.selectors.registry import find_selector
 
 SMALL: dict[str, Any] = {"datasets": ["digits"], "models": ["mlp"]}
 
@@ -35,6 +38,18 @@ def test_own_selectors_by_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with (tmp_path / "mine.py").open("a") as file:
         file.write("# changed\n")
     assert load_grid(path).specs[0].key != spec.key
+
+
+def test_an_edit_counts_though_the_file_has_the_size_and_time_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By which Python tells whether the bytecode that it kept still holds."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "mine.py"
+    for value in (1, 2):
+        file.write_text(f"import d2ace\n\nclass Mine(d2ace.Random):\n    value = {value}\n")
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+        assert find_selector(f"{file}:Mine").value == value
 
 
 def test_own_selectors_by_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,19 @@ def test_versions_of_a_method_are_not_averaged(store: Store) -> None:
     }
 
 
+@pytest.mark.parametrize("digests", [("a", "b", ""), ("a", "a", ""), ("", "b", "")])
+def test_methods_that_had_other_data_are_told_of(store: Store, digests: tuple[str, ...]) -> None:
+    """As where the files of a dataset's name were replaced in between."""
+    for method, digest in zip(("random", "active", "recent"), digests, strict=True):
+        for fold in (0, 1):
+            rows = digest and f"{digest}{fold}"
+            add(store, method.title(), method, 0.7, fold, digest=rows)
+    said = " ".join(sentences(findings(comparison(store))[0]))
+    assert ("the same data on yeast (their checksums differ)" in said) == (
+        digests[:2] == ("a", "b")
+    )
+
+
 def test_versions_of_a_swept_method_are_not_averaged(store: Store) -> None:
     for source, score in (("a" * 64, 0.5), ("b" * 64, 0.9)):
         for fold in range(3):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -364,3 +365,13 @@ def test_colours_are_visible_on_both_grounds(ground: str) -> None:
     for look in style.looks([*style.METHODS, *"abcdef"]).values():
         low, high = sorted([luminance(look.colour), luminance(ground)])
         assert (high + 0.05) / (low + 0.05) > 1.9
+
+
+def test_a_map_of_a_metric_that_no_run_has_is_left_out(tmp_path: Path) -> None:
+    undefined: Any = None
+    with Store(tmp_path / "runs.db") as store:
+        for mix in itertools.product((0.3, 0.7), repeat=2):
+            options = {"selector_options": {"mix": mix}}
+            report_data.scored(store, str(mix), "d2ace", undefined, study="sweep", **options)
+        written = write_report(store, tmp_path / "report")
+    assert written.figures == 0

@@ -321,6 +321,10 @@ def stranger_file(path: Path) -> None:
     path.write_bytes(NOTES)
 
 
+def stranger_keys(path: Path) -> None:
+    path.write_bytes(b"key,value\nmine,1\n")
+
+
 def stranger_folder(path: Path) -> None:
     path.mkdir()
 
@@ -421,7 +425,9 @@ def test_a_picture_in_the_way_of_the_demo_is_left_alone(
 
 
 @pytest.mark.parametrize("name", ["results.csv", "curves.csv.gz", "recordings.zip"])
-@pytest.mark.parametrize("make", [stranger_file, stranger_folder, stranger_link, dangling_link])
+@pytest.mark.parametrize(
+    "make", [stranger_file, stranger_keys, stranger_folder, stranger_link, dangling_link]
+)
 def test_an_export_replaces_no_file_of_others(
     tmp_path: Path, empty: Store, name: str, make: Callable[[Path], None]
 ) -> None:
@@ -431,6 +437,15 @@ def test_an_export_replaces_no_file_of_others(
     with pytest.raises(UserError, match=r"was not written by an export .*left alone"):
         empty.export(tmp_path / "out" / "results.csv")
     assert contents(tmp_path) == before
+
+
+def test_an_export_leaves_the_curves_of_another(tmp_path: Path, empty: Store) -> None:
+    empty.export(tmp_path / "out" / "first.csv")
+    before = contents(tmp_path)
+    with pytest.raises(UserError, match=r"first\.csv is an export, too, .*another folder"):
+        empty.export(tmp_path / "out" / "second.csv")
+    assert contents(tmp_path) == before
+    empty.export(tmp_path / "out" / "first.csv")
 
 
 def test_an_export_replaces_neither_a_store_nor_its_own_parts(tmp_path: Path, empty: Store) -> None:

@@ -51,6 +51,7 @@ SCORE_FORMS = {
     "torch": torch.from_numpy,
     "torch half": lambda s: torch.from_numpy(s).half(),
     "torch bfloat16": lambda s: torch.from_numpy(s).bfloat16(),
+    "torch float8": lambda s: torch.from_numpy(s).to(torch.float8_e4m3fn),
     "torch with a gradient": lambda s: torch.from_numpy(s).requires_grad_(),
     "reversed view": lambda s: np.ascontiguousarray(s[::-1, ::-1])[::-1, ::-1],
     "fortran": np.asfortranarray,
@@ -113,6 +114,8 @@ REFUSED = {
     ),
     "ragged": ([[1, 0], [1]], SCORES, "Y_true must be an array; its rows differ in length"),
     "words": (np.full((3, 3), "yes"), SCORES, "Y_true must hold real numbers, got dtype <U3."),
+    "meta": (TRUTH, torch.zeros(3, 3, device="meta"), "scores is on the meta device and holds no"),
+    "masked": (np.ma.masked_equal(TRUTH, 0), SCORES, "Y_true has masked cells; fill them"),
     "complex": (TRUTH, SCORES * 1j, "scores must hold real numbers, got dtype complex128."),
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from d2ace.evaluation import METRICS
 
-from .frames import test_to_train
+from .frames import rows_of, test_to_train
 from .intervals import Pair, interval, over_folds
 from .naming import tell_apart
 from .specs import canonical, work_of
@@ -105,7 +105,7 @@ def _compared(group: Group, one: Runs, other: Runs, varied: list[str]) -> dict[s
             for metric in METRICS
         },
         "seconds": _difference(both, _seconds),
-        "settings": differing | _differing(one.extras, other.extras),
+        "settings": differing | _differing(one.extras, other.extras) | _other_rows(both),
     }
 
 
@@ -138,6 +138,13 @@ def _differing(one: Settings, other: Settings) -> dict[str, list[Any]]:
         for key in dict.fromkeys([*one, *other])
         if canonical(one.get(key)) != canonical(other.get(key))
     }
+
+
+def _other_rows(both: list[tuple[StoredRun, StoredRun]]) -> dict[str, list[Any]]:
+    """Checksums of the rows of the first pair of runs that had other rows, as a setting."""
+    known = [(*rows_of(one), *rows_of(other)) for one, other in both]
+    other_rows = [pair for pair in known if len(set(pair)) > 1]
+    return {"rows": [digest[:8] for digest in other_rows[0]]} if other_rows else {}
 
 
 def _varied(every: list[Settings]) -> list[str]:

@@ -42,19 +42,22 @@ ENVIRONMENT = ("d2ace", "torch", "numpy", "python", "threads")
 SPLITS = ("validation", "test")
 WORDS = ("name", "digest")  # what a run knows of its dataset beside sizes
 SETTINGS = ("fold", "folds", "seed", "epochs")
+NEEDED = {"key", "config", "memberships", "status"}
+"""Columns by which a table of runs is known."""
 
 
 def write(store: Store, path: Path) -> None:
     """Write all runs of a store; a reader never sees half a file.
 
-    Files of an earlier export are replaced. Others of these names are refused, before any is
-    written.
+    Files of an earlier export are replaced. Others of these names, and a folder that holds the
+    export of another name, are refused before any is written.
     """
     beside = {CURVES: _holds_curves, RECORDINGS: _holds_recordings}
     if path.name in beside:
         raise UserError(f"{path} is what an export writes beside its table; name a .csv file")
     for name, is_ours in {path.name: _holds_runs, **beside}.items():
         _refuse_stranger(path.with_name(name), is_ours)
+    _refuse_neighbour(path)
     together: dict[str, list[StoredRun]] = {}
     for run in store.runs(status=None):
         together.setdefault(run.key, []).append(run)
@@ -101,9 +104,21 @@ def _refuse_stranger(path: Path, is_ours: Callable[[Path], bool]) -> None:
     )
 
 
+def _refuse_neighbour(path: Path) -> None:
+    """Refuse a folder with another export, whose curves and recordings ours would replace."""
+    for other in sorted(path.parent.glob("*.csv")):
+        if other.name != path.name and other.is_file() and _holds_runs(other):
+            raise UserError(
+                f"{other} is an export, too, and its {CURVES} would be replaced; export to "
+                "another folder"
+            )
+
+
 def _holds_runs(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.readline().strip().removeprefix(b"\xef\xbb\xbf").split(b",")[0] == b"key"
+        heading, more = file.readline(), file.read(1)
+    columns = heading.decode("utf-8-sig", "replace").strip().replace('"', "").split(",")
+    return set(columns) >= NEEDED or (columns == ["key"] and not more)  # of no runs
 
 
 def _holds_curves(path: Path) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from d2ace.errors import UserError
 from d2ace.evaluation import METRICS
 
-from .csvfile import CURVE, CURVES, ENVIRONMENT, MEMBER, RECORDINGS, SPLITS
+from .csvfile import CURVE, CURVES, ENVIRONMENT, MEMBER, NEEDED, RECORDINGS, SPLITS
 from .shape import check_config, check_result
 from .specs import RunSpec
 
@@ -70,14 +70,17 @@ def _read_rows(path: Path, curves: dict[str, list[dict[str, Any]]]) -> Iterator[
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file, strict=True)
-            if not {"key", "config", "memberships", "status"} <= set(table.fieldnames or ()):
+            if not set(table.fieldnames or ()) >= NEEDED:
                 raise UserError(f"{path} is not a results file of d2ace: it lacks their columns")
             for column in table.fieldnames or ():
                 split, _, metric = column.partition("_")
                 if split in SPLITS and metric not in METRICS:
                     raise UserError(f"{path} has a column {column}, which is no metric; mend it")
+            seen: dict[str, dict[str, str]] = {}
             for row in table:
                 try:
+                    if seen.setdefault(row["key"], row) != row:
+                        raise ValueError("another line says otherwise of this run; take one out")
                     yield _row(row, curves)
                 except KeyError as error:
                     raise UserError(f"{path}, line {table.line_num}: lacks {error}") from None

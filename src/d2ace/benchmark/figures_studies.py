@@ -119,7 +119,7 @@ def option_curve(name: str, sweep: Sweep, metric: str) -> Figure:
     )
 
 
-def option_map(name: str, sweep: Sweep, metric: str) -> Figure:
+def option_map(name: str, sweep: Sweep, metric: str) -> Figure | None:
     """Scores over a pair of numbers: the mixing (p_start, p_end), or two options."""
     title = METRICS[metric].title
     points = {_pair(value): runs for value, runs in sweep.points.items()}
@@ -127,6 +127,8 @@ def option_map(name: str, sweep: Sweep, metric: str) -> Figure:
     grid = np.full((len(rows), len(columns)), np.nan)
     for (row, column), runs in points.items():
         grid[rows.index(row), columns.index(column)] = mean_score(runs, metric)
+    if np.isnan(grid).all():  # the metric is undefined in all runs
+        return None
     named = ("p start", "p end") if len(sweep.options) == 1 else sweep.options
     left, below = (printed(word) for word in named)
 

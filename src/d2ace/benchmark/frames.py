@@ -130,6 +130,17 @@ class Comparison:
         ]
         return len({own for own in scored if own}) <= 1
 
+    def other_rows(self, datasets: Iterable[str]) -> list[str]:
+        """Those of these datasets where methods had other rows on the same fold and seed."""
+        return [dataset for dataset in datasets if self._had_other_rows(dataset)]
+
+    def _had_other_rows(self, dataset: str) -> bool:
+        had: dict[tuple[int, int], set[str]] = {}
+        for method in self.methods:
+            for run in self.runs(dataset, method):
+                had.setdefault((run.fold, run.seed), set()).update(rows_of(run))
+        return any(len(digests) > 1 for digests in had.values())
+
     def differences(
         self, metric: str, method: str, baseline: str = BASELINE, datasets: Iterable[str] = ()
     ) -> list[list[Pair]]:
@@ -289,6 +300,12 @@ def test_to_train(run: StoredRun) -> float:
     """Rows that a run tested over rows that it trained on."""
     rows = (run.result or {})["dataset"]
     return float(rows["test"] / rows["train"])
+
+
+def rows_of(run: StoredRun) -> list[str]:
+    """The checksum of the rows that a run had, in a list; empty where it was not stored."""
+    digest = (run.result or {})["dataset"].get("digest")
+    return [str(digest)] if digest else []
 
 
 def curve(run: StoredRun, *keys: str) -> Array:

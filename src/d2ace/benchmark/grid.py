@@ -30,7 +30,7 @@ from .checks import (
     images_checksum,
     values_of_own,
 )
-from .specs import DEFAULTS, RunSpec, complete, method_name
+from .specs import DEFAULTS, LARGEST, RunSpec, complete, method_name
 from .studies import Method, ablation, sweep
 
 KINDS = {"grid": "main", "ablation": "ablation", "sweep": "sweep"}
@@ -308,11 +308,13 @@ def _table(axis: str, entry: Any, known: Iterable[str]) -> dict[str, Any]:
 def _whole_numbers(key: str, table: Mapping[str, Any]) -> list[int]:
     numbers = table.get(key, [])
     whole = isinstance(numbers, list) and all(
-        isinstance(number, int) and not isinstance(number, bool) and number >= 0
+        isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= LARGEST
         for number in numbers
     )
     if not whole or len(set(numbers)) < len(numbers):
-        raise UserError(f"{key} must be a list of different whole numbers, got {numbers!r}")
+        raise UserError(
+            f"{key} must be a list of different whole numbers up to {LARGEST}, got {numbers!r}"
+        )
     return list(numbers)
 
 

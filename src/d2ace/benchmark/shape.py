@@ -17,7 +17,7 @@ import numpy as np
 
 from d2ace.evaluation import METRICS
 
-from .specs import FIRST
+from .specs import FIRST, LARGEST
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -57,7 +57,7 @@ def _table(value: Any) -> bool:
 
 
 def _whole(value: Any) -> bool:
-    return type(value) is int
+    return type(value) is int and abs(value) <= LARGEST
 
 
 _SETTINGS: dict[str, Callable[[Any], bool]] = {

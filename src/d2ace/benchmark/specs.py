@@ -37,6 +37,9 @@ FIRST = (
 )
 """The settings of a run when the first runs were stored; they are in every key."""
 
+LARGEST = 2**63 - 1
+"""The largest whole number that a store can keep."""
+
 MODEL_NAMES = {"ml_gcn": "ML-GCN", "image_mlp": "MLP"}
 """Model -> its name in tables, where that is not just its key in capitals."""
 
@@ -122,7 +125,12 @@ def complete(config: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(key: str, value: Any) -> Any:
     """A setting in JSON's plain types."""
     try:
+        json.dumps(value, ensure_ascii=False).encode()  # as a store keeps names
         return json.loads(canonical(value))
+    except UnicodeEncodeError:
+        raise UserError(
+            f"the setting {key} is {value!r}, which is not UTF-8; rename the file, or its folder"
+        ) from None
     except (TypeError, ValueError):
         raise UserError(
             f"the setting {key} is {value!r}; write a plain value (a finite number, true or false, "

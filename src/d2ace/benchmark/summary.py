@@ -77,6 +77,12 @@ def sentences(finding: Finding) -> list[str]:
     said.append(_candidate(finding))
     if finding.verdicts.left_out:
         said.append(f"Left out because of gaps: {', '.join(finding.verdicts.left_out)}.")
+    other = finding.comparison.other_rows(finding.verdicts.table)
+    if other:
+        said.append(
+            f"Not all methods had the same data on {', '.join(other)} (their checksums differ), so "
+            "that the comparison is not fair."
+        )
     return [sentence for sentence in said if sentence]
 
 
