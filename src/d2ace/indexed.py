@@ -23,17 +23,17 @@ class IndexedDataset(Dataset[tuple[Any, ...]]):
         self.dataset = dataset
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
-        return _with(index, self.dataset[index])
+        return self._row(index, self.dataset[index])
 
     def __getitems__(self, indices: list[int]) -> list[tuple[Any, ...]]:
         """A whole batch at once, by the dataset's own ``__getitems__`` where it has one."""
         fetch = getattr(self.dataset, "__getitems__", None)
         items = fetch(indices) if fetch else [self.dataset[index] for index in indices]
-        return [_with(index, item) for index, item in zip(indices, items, strict=True)]
+        return [self._row(index, item) for index, item in zip(indices, items, strict=True)]
 
     def __len__(self) -> int:
         return len(self.dataset)
 
-
-def _with(index: int, item: Any) -> tuple[Any, ...]:
-    return (index, *item) if isinstance(item, (tuple, list)) else (index, item)
+    @staticmethod
+    def _row(index: int, item: Any) -> tuple[Any, ...]:
+        return (index, *item) if isinstance(item, (tuple, list)) else (index, item)

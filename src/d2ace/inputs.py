@@ -44,6 +44,13 @@ def real_number(
     return number
 
 
+def truth(name: str, value: Any) -> bool:
+    """``value`` as a bool; a word from a file or a command line would always be true."""
+    if isinstance(value, (bool, int, np.bool_, np.integer)) and value in (0, 1):
+        return bool(value)
+    raise TypeError(f"{name} must be True or False, got {value!r}.")
+
+
 def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
     """``value`` if it is one of ``allowed``."""
     if not isinstance(value, str) or value not in allowed:
@@ -75,7 +82,7 @@ def pair(name: str, value: Any) -> tuple[Any, Any]:
 def as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
     """``value`` as an array, with the argument named where NumPy cannot make one of it."""
     if np.ma.is_masked(value):  # NumPy would take what the mask hides
-        raise ValueError(f"{name} has masked cells; fill them, or leave out their rows.")
+        raise ValueError(f"There are masked cells in {name}; fill them, or leave out their rows.")
     try:
         return np.asarray(value)
     except (ValueError, TypeError):

@@ -115,7 +115,7 @@ REFUSED = {
     "ragged": ([[1, 0], [1]], SCORES, "Y_true must be an array; its rows differ in length"),
     "words": (np.full((3, 3), "yes"), SCORES, "Y_true must hold real numbers, got dtype <U3."),
     "meta": (TRUTH, torch.zeros(3, 3, device="meta"), "scores is on the meta device and holds no"),
-    "masked": (np.ma.masked_equal(TRUTH, 0), SCORES, "Y_true has masked cells; fill them"),
+    "masked": (np.ma.masked_equal(TRUTH, 0), SCORES, "masked cells in Y_true; fill them"),
     "complex": (TRUTH, SCORES * 1j, "scores must hold real numbers, got dtype complex128."),
 }
 

@@ -30,6 +30,7 @@ from transformers_parts import (
     searching,
 )
 
+import d2ace
 from d2ace.errors import RunError, UserError
 from d2ace.integrations.transformers import SelectionMixin, SelectionTrainer
 
@@ -250,6 +251,23 @@ def test_a_trainer_and_datasets_of_ones_own(tmp_path):
     assert_same_weights(trainer, by_hand()[1])
 
 
+def test_items_that_are_tuples_reach_the_collator_whole(tmp_path):
+    def collate(items):
+        tokens, labels = zip(*items, strict=True)
+        return {"input_ids": torch.stack(tokens), "labels": torch.stack(labels)}
+
+    rows = torch.utils.data.TensorDataset(data()["input_ids"][:], data()["labels"][:])
+    trainer = SelectionTrainer(
+        make_model(),
+        make_arguments(tmp_path, remove_unused_columns=False),
+        train_dataset=rows,
+        data_collator=collate,
+        selector=make_selector(),
+    )
+    trainer.train()
+    assert_same_weights(trainer, by_hand()[1])
+
+
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What both processes of transformers_two.py saw."""
@@ -313,6 +331,20 @@ def test_other_rows_than_the_selectors_are_told(tmp_path):
     trainer.train_dataset = trainer.train_dataset.select(range(20))
     with pytest.raises(ValueError, match=f"has 20 rows, but the selector was made for {N}"):
         trainer.train()
+
+
+def test_rows_that_are_numbered_already_are_told(tmp_path):
+    trainer = make_trainer(tmp_path)
+    trainer.train_dataset = d2ace.IndexedDataset(data())
+    with pytest.raises(UserError, match="numbers the rows itself; pass the dataset without it"):
+        trainer.train()
+
+
+def test_a_selector_that_has_seen_another_training_is_told(tmp_path):
+    selector = make_selector(epochs=1, warmup=0)
+    make_trainer(tmp_path, selector, num_train_epochs=1).train()
+    with pytest.warns(UserWarning, match="draws by what it observed in an earlier one"):
+        make_trainer(tmp_path, selector, num_train_epochs=1).train()
 
 
 def test_a_loss_that_tells_no_predictions_is_told(tmp_path):

@@ -241,6 +241,7 @@ def test_a_bar_on_request(table, capsys):
         ({"validation_fraction": 1.5}, "validation_fraction is 1.5"),
         ({"random_state": -1}, "random_state is -1"),
         ({"monitor": "auc"}, "monitor is 'auc'"),
+        ({"early_stopping": "no"}, "early_stopping must be True or False, got 'no'"),
         ({"device": "gpu"}, "'gpu'"),
         ({"selector_options": {"seed": 1}}, "seed is a setting of the run"),
     ],
@@ -259,6 +260,8 @@ def test_labels_that_do_not_fit_are_told(table):
     signs[0, 2] = -1
     with pytest.raises(UserError, match=r"y\[0, 2\] is -1, but labels must be 0 or 1"):
         small().fit(X, signs)
+    with pytest.raises(UserError, match=r"y\[0, 0\] is '\d', but labels must be 0 or 1"):
+        small().fit(X, Y.astype(str))
     with pytest.raises(UserError, match="Only binary classification is supported"):
         small().fit(X, np.arange(240) % 3)
     with pytest.raises(UserError, match="rows of one class only"):
@@ -267,6 +270,16 @@ def test_labels_that_do_not_fit_are_told(table):
     for sets in (names, pd.Series(names), [set(row) for row in names]):
         with pytest.raises(UserError, match=r"y has .*MultiLabelBinarizer"):
             small().fit(X, sets)
+
+
+def test_a_fit_that_is_refused_leaves_the_fitted_classifier_as_it_was(table):
+    X, Y = table
+    classifier = small().fit(X, Y)
+    before = classifier.predict_proba(X)
+    for features, labels in ((X, np.ones(240, dtype=int)), (X[:, :2], Y + 1)):
+        with pytest.raises(UserError):
+            classifier.fit(features, labels)
+        np.testing.assert_array_equal(classifier.predict_proba(X), before)
 
 
 def test_numbers_that_a_search_draws_are_numbers(table):

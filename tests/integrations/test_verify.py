@@ -151,6 +151,12 @@ def test_a_batch_it_did_not_draw_is_told():
         shared.observe(index, logits=x)
     with pytest.raises(TypeError, match=r"got dict; pass output\['logits'\]"):
         shared.observe(index, logits={"logits": x[:, :4]})
+    with pytest.raises(TypeError, match="name them: "):
+        shared.observe(index, x[:, :4])
+    with pytest.raises(UserError, match="processes share logits"):
+        shared.observe(index, probs=x[:, :4].sigmoid())
+    with pytest.raises(TypeError, match=r"index must hold the batch's row numbers"):
+        shared.observe(None, logits=x[:, :4])
     shared.observe(index, logits=x[:, :4])
     with pytest.raises(UserError, match="observe every batch once, in order"):
         shared.observe(index, logits=x[:, :4])

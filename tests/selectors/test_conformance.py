@@ -105,6 +105,36 @@ class FirstLabel(Loss):
         self.memory.score[index] = probs[:, 0].double()
 
 
+class Hasty(Loss):
+    """Reads the learning rate, but lets batches be gathered under whichever comes last."""
+
+    merges_updates = True
+
+    def update(self, index, probs):
+        super().update(index, probs * float(self.learning_rate))
+
+
+class Mean(Loss):
+    """Divides by visits, of which there are none before the first."""
+
+    def make_memory(self):
+        return Memory(score=torch.zeros(self.n).double(), visits=torch.zeros(self.n).double())
+
+    def update(self, index, probs):
+        self.memory.score[index] += probs.sum(dim=1).double()
+        self.memory.visits[index] += 1
+
+    def instance_weights(self):
+        return {"mean": self.memory.score / self.memory.visits}
+
+
+class Squeezing(Loss):
+    """Takes a batch of one row for a row."""
+
+    def update(self, index, probs):
+        self.memory.score[index] = probs.squeeze().sum(dim=1).double()
+
+
 class Nameless(Loss):
     """Did not say what it is called."""
 
@@ -165,6 +195,9 @@ def test_what_the_checks_decide_is_refused(option):
         (Waiting, ""),
         (ByPosition, ""),
         (FirstLabel, "label_order_does_not_matter"),
+        (Hasty, "reading_changes_nothing"),
+        (Mean, "warmup_may_be_left_out"),
+        (Squeezing, "a_batch_may_hold_one_row"),
         (Nameless, "the_name_is_not_empty"),
         (Noisy, "row_order_does_not_matter"),
     ],

@@ -96,6 +96,7 @@ def test_half_precision_logits_are_widened_first(dtype):
         (sp.csr_array([[0, 3]]), r"labels\[0, 1\] is 3"),
         (torch.tensor([[0, 7]]).to_sparse(), r"labels\[0, 1\] is 7"),
         ([["a", "b"]], "labels must hold real numbers"),
+        (np.ma.masked_array([[0, 1]], [[0, 1]]), r"masked cells in labels"),
         (
             pd.DataFrame({"sun": [1, 0], "sea": [0, 1]}, dtype="Int64"),
             r"got dtype object; of a DataFrame, pass \.to_numpy\(dtype=float\)",
@@ -115,6 +116,7 @@ def test_bad_labels_are_named(labels, message):
         ([[np.nan], [1.0]], "features hold NaN or infinite values"),
         (sp.csr_array([[np.inf], [1.0]]), "features hold NaN or infinite values"),
         ([["a"], ["b"]], "features must be numbers"),
+        (np.ma.masked_array([[0.0], [1.0]], [[0], [1]]), "masked cells in features"),
         (
             pd.DataFrame({"x": [0.5, 1.0], "y": 2.0}, dtype="Float64"),
             r"got dtype object; of a DataFrame, pass \.to_numpy\(dtype=float\)",
@@ -191,6 +193,10 @@ def test_weights_without_a_name_are_told():
         ("balance", {"mode": "masks"}),
         ("balance", {"cap": 0.0}),
         ("hard_imb", {"neighbors": 2.5}),
+        ("random", {"replacement": "no"}),
+        ("active", {"importance_weighting": "False"}),
+        ("d2ace", {"include_self": None}),
+        ("d2ace", {"scale_schedule": 2}),
     ],
 )
 def test_options_out_of_range_are_named(name, options):

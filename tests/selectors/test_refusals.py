@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import itertools
 import warnings
@@ -61,6 +62,27 @@ class TestStates:
         with pytest.raises(ValueError, match=words):
             other.load_state_dict(state)
         assert other.epoch == 1
+
+    @pytest.mark.parametrize(
+        ("saved", "other"),
+        [
+            (np.float32(0.5), np.float32(0.25)),
+            (torch.ones(3), torch.zeros(3)),
+            (np.ones(3), np.ones(4)),
+            ({"a": [1]}, {"a": [2]}),
+        ],
+        ids=str,
+    )
+    def test_options_of_ones_own_count_whatever_their_type(self, saved, other):
+        class Own(d2ace.Selector):
+            def __init__(self, labels, features=None, *, own, **common):
+                super().__init__(labels, features, **common)
+                self.own = own
+
+        state = make(Own, own=saved).state_dict()
+        make(Own, own=copy.deepcopy(saved)).load_state_dict(state)
+        with pytest.raises(ValueError, match="saved with own "):
+            make(Own, own=other).load_state_dict(state)
 
     def test_features_computed_anew_are_the_same_features(self):
         again = X * (1 + 1e-9 * RNG.normal(size=X.shape))

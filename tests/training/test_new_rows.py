@@ -101,7 +101,7 @@ def test_columns_of_a_dataframe_are_found_by_name(named: MultiLabelData, run: Sa
     [
         (
             np.ma.masked_less(np.ones((2, 12)), 2),
-            r"X has masked cells; fill them, as with X\.filled",
+            r"masked cells in X; fill them",
         ),
         (np.ones((2, 12)) + 1j, "X must hold real numbers, got dtype complex128"),
         (np.full((2, 12), "2020-01-01", "M8[D]"), r"X must hold real numbers, got dtype datetime"),

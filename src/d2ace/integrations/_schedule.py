@@ -1,4 +1,4 @@
-"""Whether a selector was made for the number of epochs that a framework will train."""
+"""Whether a selector fits the training that a framework begins: its epochs, and its history."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ import math
 import warnings
 
 from d2ace.selectors import Random, Selector
+
+
+def warn_of_history(selector: Selector) -> None:
+    """Say so if training would begin with what another one taught the selector."""
+    used = selector._staging is not None  # not so after a state was loaded: that is meant
+    if used and selector._learns:
+        warnings.warn(
+            "Training begins, but the selector draws by what it observed in an earlier one; "
+            "make a new selector, or load the state that it should begin with.",
+            stacklevel=3,
+        )
 
 
 def warn_of_schedule(selector: Selector, epochs: float | None, *, anew: bool = False) -> None:

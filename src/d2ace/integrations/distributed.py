@@ -24,7 +24,7 @@ from torch.utils.data import Sampler
 
 from d2ace.errors import UserError
 from d2ace.selectors import Selector
-from d2ace.selectors.inputs import given_predictions
+from d2ace.selectors.inputs import given_predictions, host_rows
 from d2ace.training.shared import Part, SharedSelector
 
 __all__ = ["DistributedSelector"]
@@ -96,10 +96,12 @@ class DistributedSelector(Sampler[list[int]]):
         """Move the selector to the start of ``epoch``."""
         self.selector.set_epoch(epoch)
 
-    def observe(self, index: Any, *, logits: Tensor) -> None:
-        """Tell the predictions [b, q] for the rows ``index`` [b], once per batch and in order."""
+    def observe(self, index: Any, *unnamed: Any, logits: Any = None, probs: Any = None) -> None:
+        """Tell the logits [b, q] for the rows ``index`` [b], once per batch and in order."""
+        values, are_logits = given_predictions(*unnamed, logits=logits, probs=probs)
+        if not are_logits:
+            raise UserError("The processes share logits, not probabilities; pass logits=logits.")
         part = self._next(index)
-        values, _ = given_predictions(logits=logits, probs=None)
         if values.shape != (len(index), self.selector.q):
             raise ValueError(
                 f"logits must have shape [{len(index)}, {self.selector.q}] (one row per index, one "
@@ -160,10 +162,14 @@ class DistributedSelector(Sampler[list[int]]):
     def _next(self, index: Any) -> Part:
         """The drawn part these rows are; rows on an accelerator are not read back to look."""
         part = self._ahead[0] if self._ahead else None
-        length = len(index)
-        if part is None or length != len(part.rows) or not (_far(index) or _same(index, part.rows)):
+        drawn = part.rows if part else []
+        if _far(index):
+            same = len(index) == len(drawn)
+        else:
+            same = host_rows(index, self.selector.n, unique=False).array.tolist() == drawn
+        if part is None or not same:
             raise UserError(
-                f"A batch of {length} rows is not the one drawn next; pass the selector that is"
+                f"A batch of {len(index)} rows is not the one drawn next; pass the selector that is"
                 " told about batches as batch_sampler too, and observe every batch once, in order."
             )
         return part
@@ -172,7 +178,3 @@ class DistributedSelector(Sampler[list[int]]):
 def _far(index: Any) -> bool:
     """Whether rows are on an accelerator."""
     return isinstance(index, Tensor) and index.device.type != "cpu"
-
-
-def _same(index: Any, rows: list[int]) -> bool:
-    return [int(row) for row in index] == rows

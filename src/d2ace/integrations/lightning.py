@@ -11,7 +11,6 @@ of the selector, and the Trainer ``use_distributed_sampler=False``.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from torch import Tensor
 from d2ace.errors import RunError, UserError
 from d2ace.selectors import Selector
 
-from ._schedule import warn_of_schedule
+from ._schedule import warn_of_history, warn_of_schedule
 from ._torchvision import mend_torchvision
 from .distributed import DistributedSelector
 
@@ -84,13 +83,8 @@ class SelectionCallback(Callback):
         A Trainer that goes on in the middle of an epoch does not tell that this epoch starts.
         """
         self.selector.verify(trainer.train_dataloader)
-        used = self.selector._staging is not None  # not so after a state was loaded: that is meant
-        if trainer.global_step == 0 and used and self.selector._learns:
-            warnings.warn(
-                "Training begins, but the selector draws by what it observed in an earlier one; "
-                "make a new selector, or load the state that it should begin with.",
-                stacklevel=2,
-            )
+        if trainer.global_step == 0:
+            warn_of_history(self.selector)
         if not getattr(trainer, "fast_dev_run", False):
             anew = trainer.global_step == 0
             warn_of_schedule(self.selector, trainer.max_epochs, anew=anew)

@@ -22,6 +22,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from d2ace import inputs
 from d2ace._util.turns import Turn
 from d2ace.data import validation_split
 from d2ace.errors import RunError, UserError
@@ -142,7 +143,17 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Train on features X [n, d] and labels y [n, q] (or [n]), dense, sparse or DataFrames.
 
         ``sample_weight`` [n] multiplies the rows' losses; a row of weight 0 takes no part.
+        A fit that fails leaves what an earlier one learned.
         """
+        before = self.__dict__.copy()
+        try:
+            self._fit(X, y, sample_weight)
+        except BaseException:
+            self.__dict__ = before
+            raise
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         config = self._config()
         _refuse_label_sets(y)
         names = [str(column) for column in y.columns] if hasattr(y, "columns") else None
@@ -159,7 +170,6 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             weight = (weight / weight.mean()).astype(np.float32)
         self._refuse_single_class(Y)
         self._train(config, X, sp.csr_matrix(Y), weight)
-        return self
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Labels [n, q] of zeros and ones: those with a probability above one half.
@@ -214,6 +224,10 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 f"model is {self.model!r}, which reads images, but a classifier is given tables; "
                 f"choose from {', '.join(name for name in MODELS if name not in IMAGE_MODELS)}."
             )
+        try:
+            inputs.truth("early_stopping", self.early_stopping)
+        except TypeError as problem:
+            raise UserError(str(problem)) from None
         share = self.validation_fraction
         if not isinstance(share, Real) or not 0.01 < share < 0.99:
             raise UserError(f"validation_fraction is {share!r}; it must lie between 0.01 and 0.99.")
@@ -249,7 +263,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if not self._binary:
             row, column = np.argwhere(~right)[0]
             raise UserError(
-                f"y[{row}, {column}] is {y[row, column]}, but labels must be 0 or 1; {_GIVE}"
+                f"y[{row}, {column}] is {y.item(row, column)!r}, but labels must be 0 or 1; {_GIVE}"
             )
         y = column_or_1d(y, warn=y.ndim > 1)
         kind = type_of_target(y, input_name="y")

@@ -24,7 +24,7 @@ from d2ace.selectors import Selector
 from d2ace.selectors.progress import Progress
 from d2ace.training.files import load_tensors, save_tensors
 
-from ._schedule import warn_of_schedule
+from ._schedule import warn_of_history, warn_of_schedule
 from ._torchvision import mend_torchvision
 from .distributed import DistributedSelector
 
@@ -81,6 +81,8 @@ class SelectionMixin:
 
     def _begin(self: Any, *, resumes: bool) -> None:
         """Give the selector the state it began the last training with, or keep what was loaded."""
+        if self._left is None and not resumes:
+            warn_of_history(self.selector)
         if self.selector._progress is not self._left:  # loading a state makes a new one
             self._initial = self.selector.state_dict() if self.selector.has_observed else None
         elif not resumes and self._initial is None:
@@ -103,7 +105,7 @@ class SelectionMixin:
         else:
             collate = self._get_collator_with_removed_columns(collate, description="training")
         loader = DataLoader(
-            IndexedDataset(dataset),
+            _Numbered(dataset),
             batch_sampler=self.batches,
             collate_fn=_Collate(collate),
             num_workers=args.dataloader_num_workers,
@@ -125,6 +127,11 @@ class SelectionMixin:
             raise UserError(
                 "SelectionTrainer needs a train_dataset whose rows have numbers, got "
                 f"{type(dataset).__name__}; a stream has to be stored first."
+            )
+        if isinstance(dataset, IndexedDataset):
+            raise UserError(
+                "train_dataset is an IndexedDataset, but SelectionTrainer numbers the rows itself; "
+                "pass the dataset without it."
             )
         epochs = None if args.max_steps > 0 else args.num_train_epochs
         warn_of_schedule(self.selector, epochs, anew=self._anew)
@@ -296,6 +303,14 @@ class _Replayed(DistributedSelector):
         for _ in range(skipped):
             yield []
         yield from super().__iter__()
+
+
+class _Numbered(IndexedDataset):
+    """Rows behind their numbers, as the Trainer's collator wants them: tuples are not spread."""
+
+    @staticmethod
+    def _row(index: int, item: Any) -> tuple[Any, ...]:
+        return index, item
 
 
 class _Collate:

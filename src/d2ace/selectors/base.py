@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from functools import cached_property
 from time import perf_counter
@@ -107,8 +108,8 @@ class Selector(Placed, Sampler[list[int]]):
         self.warmup = inputs.whole_number("warmup", warmup, 0)
         self.seed = inputs.whole_number("seed", seed, 0)
         self.preset = inputs.choice("preset", preset, ("paper", "reference"))
-        self.replacement = bool(replacement)
-        self.importance_weighting = bool(importance_weighting)
+        self.replacement = inputs.truth("replacement", replacement)
+        self.importance_weighting = inputs.truth("importance_weighting", importance_weighting)
         self.on_invalid = inputs.choice("on_invalid", on_invalid, ("error", "skip"))
         self.predictions = inputs.choice("predictions", predictions, ("train", "full_pass"))
         Placed.__init__(self, None if device is None else chosen_device(device))
@@ -384,6 +385,10 @@ class Selector(Placed, Sampler[list[int]]):
         """For copies and pickles, which go on where training stands, as a loaded state does."""
         self._warn_of_skipping()
         return {**self.__dict__, "_progress": self._progress.resumable()}
+
+    def __copy__(self) -> Selector:
+        """A whole copy: a shallow one would go on writing into the original's memory."""
+        return copy.deepcopy(self)
 
     def _warn_of_skipping(self) -> None:
         full_pass = self.predictions == "full_pass"

@@ -94,13 +94,14 @@ class D2ACE(QuantisedSelector):
         self.flip_smoothing = inputs.real_number(
             "flip_smoothing", flip_smoothing, 0.0, 1.0, open_low=True
         )
-        self.include_self = bool(include_self)
+        self.include_self = inputs.truth("include_self", include_self)
         start, end = inputs.pair("mix", mix)
         self.mix = (
             inputs.real_number("mix", start, 0.0, 1.0),
             inputs.real_number("mix", end, 0.0, 1.0),
         )
-        self.mix_epochs = self._span(mix_epochs, scaled=bool(scale_schedule))
+        scaled = inputs.truth("scale_schedule", scale_schedule)
+        self.mix_epochs = self._span(mix_epochs, scaled=scaled)
         self.mix_schedule = inputs.choice("mix_schedule", mix_schedule, ("linear", "exp"))
         self.label_weight = inputs.choice("label_weight", label_weight, ("exp", "linear", "none"))
         self.correlation = inputs.choice("correlation", correlation, ("local", "none"))

@@ -89,7 +89,7 @@ def identity(selector: Selector) -> dict[str, Any]:
 
 
 def _options(selector: Selector) -> dict[str, Any]:
-    """The options that a selector was made with, as far as they are plain values."""
+    """The options that a selector was made with, as far as they are values."""
     values = {
         name: _plain(getattr(selector, name))
         for name in options_of(type(selector))
@@ -102,6 +102,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         items = [_plain(item) for item in value]
         return items if NotImplemented not in items else NotImplemented
+    if isinstance(value, dict):
+        return _plain([list(item) for item in value.items()])
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        value = torch.as_tensor(np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("=")))
+    if isinstance(value, Tensor):
+        return f"{_form(value)} with checksum {_checksum(value):08x}"
     return value if value is None or isinstance(value, (bool, int, float, str)) else NotImplemented
 
 

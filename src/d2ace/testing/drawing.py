@@ -62,6 +62,21 @@ def warmup_takes_every_row_once(cls: type[Selector], **options: Any) -> None:
 
 
 @check
+def warmup_may_be_left_out(cls: type[Selector], **options: Any) -> None:
+    selector = make(cls, options, warmup=0)  # no prediction is known, then those of some rows
+    for epoch in range(1, 4):
+        p = selector.probabilities
+        assert bool((p > 0).all()), f"epoch {epoch}: smallest {float(p.min())}"
+        train(selector, 1)
+
+
+@check
+def a_batch_may_hold_one_row(cls: type[Selector], **options: Any) -> None:
+    for epoch in train(make(cls, options, batch_size=N - 1), WARMUP + 2):
+        assert len(epoch) == 2, f"{len(epoch)} batches"
+
+
+@check
 def no_row_twice_in_a_batch(cls: type[Selector], **options: Any) -> None:
     for epoch in train(make(cls, options, replacement=False), EPOCHS):
         for batch in epoch:
@@ -186,8 +201,9 @@ def weights_are_finite_rows(cls: type[Selector], **options: Any) -> None:
 def reading_changes_nothing(cls: type[Selector], **options: Any) -> None:
     selector, twin = make(cls, options), make(cls, options)
     for epoch in range(WARMUP + 2):
-        for batch, same in zip(steps(selector), steps(twin), strict=True):
+        for number, (batch, same) in enumerate(zip(steps(selector), steps(twin), strict=True)):
             assert batch == same, f"epoch {epoch + 1}"
+            selector.learning_rate = twin.learning_rate = 1.0 / (1 + number)
             _ = twin.probabilities, twin.weights, twin.label_weights, repr(twin), twin.peek()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # before its first observation it says so
