@@ -49,8 +49,8 @@ def is_sparse(data: bytes) -> bool:
 def compare(root: Path, everything: bool, runs: int) -> None:
     import arff
 
-    from d2ace.data.arff import read_arff
-    from d2ace.data.files import Source
+    from d2ace.data.readers.arff import read_arff
+    from d2ace.data.readers.source import Source
 
     files = {path: content(path) for path in sorted(root.glob("*/*.arff*"))}
     chosen = list(files)

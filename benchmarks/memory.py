@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-from d2ace.benchmark.engines import KEEP_MEMORY
+from d2ace.benchmark.run.engines import KEEP_MEMORY
 
 FEATURES, LABELS, BATCH = 294, 6, 128
 """The size of scene."""

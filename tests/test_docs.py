@@ -15,8 +15,8 @@ import griffe
 import pytest
 
 import d2ace
+from d2ace.selectors._engine.options import CommonOptions, options_of
 from d2ace.selectors.base import Selector
-from d2ace.selectors.options import CommonOptions, options_of
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -24,7 +24,7 @@ import yaml
 from realdata import data_root  # noqa: F401  (a fixture)
 
 import d2ace
-from d2ace.cli import main
+from d2ace.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

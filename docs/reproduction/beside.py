@@ -7,14 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 from judging import RANKED, SCORE
 
-from d2ace.benchmark import gain_tables, published, score_tables
-from d2ace.benchmark.frames import BASELINE, CANDIDATE, Comparison, Laboratory
-from d2ace.benchmark.intervals import interval
-from d2ace.benchmark.published import Published
-from d2ace.benchmark.style import base_of
-from d2ace.benchmark.tables import figure, signed
-from d2ace.benchmark.verdicts import judge
 from d2ace.evaluation import METRICS
+from d2ace.report import published
+from d2ace.report.collect import BASELINE, CANDIDATE, Comparison, Laboratory
+from d2ace.report.figures.style import base_of
+from d2ace.report.intervals import interval
+from d2ace.report.published import Published
+from d2ace.report.tables import gains as gain_tables
+from d2ace.report.tables import scores as score_tables
+from d2ace.report.tables.table import figure, signed
+from d2ace.report.verdicts import judge
 
 STUDIES = ("main", "bibtex", "larger")
 """Whose scores stand beside the paper's."""

@@ -9,9 +9,9 @@ from beside import head, markdown_row
 from evidence import BIBTEX, column, epochs_to_last_loss
 from judging import RANKED, side_study
 
-from d2ace.benchmark import convergence_tables
-from d2ace.benchmark.frames import BASELINE, Laboratory, curve, mean_score
 from d2ace.evaluation import METRICS
+from d2ace.report.collect import BASELINE, Laboratory, curve, mean_score
+from d2ace.report.tables import convergence as convergence_tables
 
 
 def lines(laboratory: Laboratory) -> list[str]:

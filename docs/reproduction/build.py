@@ -27,13 +27,13 @@ import bibtex
 import claims
 from beside import markdown_row as _line
 
-from d2ace.benchmark import published, sections
-from d2ace.benchmark.figures import standalone
-from d2ace.benchmark.frames import collect
-from d2ace.benchmark.grid import load_grid
-from d2ace.benchmark.layout import Report
-from d2ace.benchmark.store import Store
-from d2ace.benchmark.tables import Cell, Table
+from d2ace.benchmark.plan.grid import load_grid
+from d2ace.benchmark.store.database import Store
+from d2ace.report import published, sections
+from d2ace.report.collect import collect
+from d2ace.report.figures.figure import standalone
+from d2ace.report.layout import Report
+from d2ace.report.tables.table import Cell, Table
 
 HERE = Path(__file__).resolve().parent
 TITLES = {"reproduction": "the reproduction", "images": "the experiment on images"}

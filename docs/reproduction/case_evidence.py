@@ -7,9 +7,9 @@ import math
 import numpy as np
 from judging import LEVEL, Finding, decided, in_part, joined
 
-from d2ace.benchmark.case_tables import against_auc, top_share
-from d2ace.benchmark.figures_cases import PROPERTIES, label_weight_curves
-from d2ace.benchmark.frames import CANDIDATE, Laboratory, Recording
+from d2ace.report.collect import CANDIDATE, Laboratory, Recording
+from d2ace.report.figures.cases import PROPERTIES, label_weight_curves
+from d2ace.report.tables.cases import against_auc, top_share
 
 EARLY, LATE = 20, 80
 CLEAR = 2

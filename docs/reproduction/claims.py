@@ -15,7 +15,7 @@ import evidence
 import parts_evidence
 from judging import Finding
 
-from d2ace.benchmark.frames import Laboratory
+from d2ace.report.collect import Laboratory
 
 OPEN = "open"
 

@@ -26,12 +26,14 @@ from judging import (
 )
 
 from d2ace import evaluation
-from d2ace.benchmark import convergence_tables, cost_tables, published
-from d2ace.benchmark.frames import BASELINE, CANDIDATE, Array, Comparison, Laboratory, Scores, curve
-from d2ace.benchmark.style import METHODS
-from d2ace.benchmark.tables import Table
-from d2ace.benchmark.verdicts import judge
 from d2ace.evaluation import METRICS
+from d2ace.report import published
+from d2ace.report.collect import BASELINE, CANDIDATE, Array, Comparison, Laboratory, Scores, curve
+from d2ace.report.figures.style import METHODS
+from d2ace.report.tables import convergence as convergence_tables
+from d2ace.report.tables import cost as cost_tables
+from d2ace.report.tables.table import Table
+from d2ace.report.verdicts import judge
 
 BY_HARDNESS = ("DIHCL", "Hard-Imb")
 BY_UNCERTAINTY = ("Active", "Recent", "ML-Unc")

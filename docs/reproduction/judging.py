@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from d2ace.benchmark.frames import Comparison, Laboratory
-from d2ace.benchmark.intervals import Interval, plus
-from d2ace.benchmark.style import METHODS
-from d2ace.benchmark.tables import signed
+from d2ace.report.collect import Comparison, Laboratory
+from d2ace.report.figures.style import METHODS
+from d2ace.report.intervals import Interval, plus
+from d2ace.report.tables.table import signed
 
 REPRODUCED, IN_PART, NOT = "reproduced", "in part", "not reproduced"
 UNDECIDED, UNTESTABLE = "undecided", "not testable here"

@@ -21,10 +21,10 @@ from judging import (
     worse,
 )
 
-from d2ace.benchmark.frames import Laboratory, Sweep, paired, test_score
-from d2ace.benchmark.intervals import Interval, interval
-from d2ace.benchmark.store import StoredRun
+from d2ace.benchmark.store.database import StoredRun
 from d2ace.evaluation import METRICS
+from d2ace.report.collect import Laboratory, Sweep, paired, test_score
+from d2ace.report.intervals import Interval, interval
 
 MIXTURES, OTHERS = "BCDEF", "GIJK"
 """Variants of the ablation: other mixtures of the two metrics, and what is left beside H."""

@@ -3,7 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .indexed import IndexedDataset
+from d2ace.selectors.indexed import IndexedDataset
+
 from .selectors import (
     D2ACE,
     DIHCL,
@@ -19,9 +20,7 @@ from .selectors import (
 )
 
 if TYPE_CHECKING:
-    from .training import RunResult as RunResult
-    from .training import load_run as load_run
-    from .training import train as train
+    from .training import RunResult, load_run, train
 
 __version__ = "0.1.0"
 

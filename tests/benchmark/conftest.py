@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from d2ace.benchmark.store import Store
+from d2ace.benchmark.store.database import Store
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2ace.benchmark.specs import RunSpec
+from d2ace.benchmark.plan.specs import RunSpec
 
 METRICS = (
     "macro_auc",

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from d2ace.benchmark.specs import METHODS, RunSpec
-from d2ace.benchmark.store import Store
+from d2ace.benchmark.plan.specs import METHODS, RunSpec
+from d2ace.benchmark.store.database import Store
 
 METRICS = {  # level of a middling dataset, effect of a better method
     "macro_auc": (0.78, 1.0),

@@ -10,11 +10,11 @@ import typer
 from made_runs import result, spec
 from typer.testing import CliRunner
 
-from d2ace.benchmark import commands
-from d2ace.benchmark.specs import RunSpec
-from d2ace.benchmark.store import Store
+from d2ace._util.errors import UserError
+from d2ace.benchmark.plan.specs import RunSpec
+from d2ace.benchmark.store.database import Store
+from d2ace.cli import bench as commands
 from d2ace.data import make_multilabel, save
-from d2ace.errors import UserError
 
 SMALL = ("--datasets", "digits", "--models", "mlp", "--run-folds", "0")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import d2ace
-from d2ace.benchmark.grid import load_grid, make_grid, packaged
-from d2ace.benchmark.specs import METHODS
-from d2ace.benchmark.studies import ABLATION, ablation, parse_value, parse_vary, sweep
-from d2ace.errors import UserError
+from d2ace._util.errors import UserError
+from d2ace.benchmark.plan.grid import load_grid, make_grid, packaged
+from d2ace.benchmark.plan.specs import METHODS
+from d2ace.benchmark.plan.studies import ABLATION, ablation, parse_value, parse_vary, sweep
 
 SMALL = {"datasets": ["digits"], "models": ["mlp"]}
 
@@ -206,8 +206,8 @@ monitor = "ranking_loss"
 
 
 def test_data_files_of_the_same_name(tmp_path):
-    from d2ace.benchmark.naming import tell_apart
     from d2ace.data import make_multilabel, save
+    from d2ace.report.naming import tell_apart
 
     for place, name in enumerate(("a/mine.npz", "b/mine.npz", "b/birds.npz")):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from command import run, scores, start
 
-from d2ace.benchmark.store import Store
+from d2ace.benchmark.store.database import Store
 
 RUNS = 8
 GRID = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from d2ace.benchmark.grid import AXES, KEYS, SETTINGS, load_grid, packaged
+from d2ace.benchmark.plan.grid import AXES, KEYS, SETTINGS, load_grid, packaged
 
 
 def page(root) -> str:

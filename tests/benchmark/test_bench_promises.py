@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from d2ace.benchmark.engines import LocalEngine, cores
-from d2ace.benchmark.grid import make_grid
-from d2ace.benchmark.runner import run_grid, runs_folder
-from d2ace.benchmark.store import Store
-from d2ace.benchmark.views import View
+from d2ace.benchmark.plan.grid import make_grid
+from d2ace.benchmark.run.engines import LocalEngine, cores
+from d2ace.benchmark.run.runner import run_grid, runs_folder
+from d2ace.benchmark.store.database import Store
+from d2ace.cli.bench_view import View
 from d2ace.data import make_multilabel, save
 
 NOTING = """

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from command import environment, interrupt, run, scores, start
 
-from d2ace.benchmark.engines import LocalEngine
-from d2ace.benchmark.frames import collect
-from d2ace.benchmark.grid import Grid, make_grid
-from d2ace.benchmark.runner import run_grid, runs_folder
-from d2ace.benchmark.store import Store
-from d2ace.benchmark.views import Lines, View
-from d2ace.errors import RunError
+from d2ace._util.errors import RunError
+from d2ace.benchmark.plan.grid import Grid, make_grid
+from d2ace.benchmark.run.engines import LocalEngine
+from d2ace.benchmark.run.runner import run_grid, runs_folder
+from d2ace.benchmark.store.database import Store
+from d2ace.cli.bench_view import Lines, View
+from d2ace.report.collect import collect
 
 OWN = """
 import os

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import result, spec
 
-from d2ace.benchmark.specs import DEFAULTS, RunSpec, key_of
-from d2ace.benchmark.store import Store
-from d2ace.errors import RunError, UserError
+from d2ace._util.errors import RunError, UserError
+from d2ace.benchmark.plan.specs import DEFAULTS, RunSpec, key_of
+from d2ace.benchmark.store.database import Store
 
 KILLS = 100
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "reproduction" / "results.csv"

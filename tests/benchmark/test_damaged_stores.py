@@ -17,13 +17,13 @@ import pytest
 import report_data
 from made_runs import result, spec
 
-from d2ace.benchmark import published, sections
-from d2ace.benchmark.compare import compare
-from d2ace.benchmark.frames import collect
-from d2ace.benchmark.grid import load_grid, make_grid
-from d2ace.benchmark.specs import RunSpec
-from d2ace.benchmark.store import Store
-from d2ace.errors import UserError
+from d2ace._util.errors import UserError
+from d2ace.benchmark.plan.grid import load_grid, make_grid
+from d2ace.benchmark.plan.specs import RunSpec
+from d2ace.benchmark.store.database import Store
+from d2ace.report import published, sections
+from d2ace.report.collect import collect
+from d2ace.report.compare import compare
 
 
 def filled(path: Path) -> Store:

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from d2ace import cli
-from d2ace.benchmark.demo import Runs, verdict
-from d2ace.benchmark.store import Store
+from d2ace.benchmark.store.database import Store
+from d2ace.cli import main as cli
+from d2ace.cli.demo import Runs, verdict
 from d2ace.evaluation import METRICS
 from d2ace.training import RunResult
 

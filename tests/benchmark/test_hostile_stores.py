@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from report_data import LABELS, recording, result
 
-from d2ace.benchmark import published, sections
-from d2ace.benchmark.compare import compare
-from d2ace.benchmark.frames import collect
-from d2ace.benchmark.report import write_report
-from d2ace.benchmark.specs import RunSpec
-from d2ace.benchmark.store import Store
-from d2ace.benchmark.tables import Table
-from d2ace.cli import main
-from d2ace.errors import UserError
+from d2ace._util.errors import UserError
+from d2ace.benchmark.plan.specs import RunSpec
+from d2ace.benchmark.store.database import Store
+from d2ace.cli.main import main
+from d2ace.report import published, sections
+from d2ace.report.collect import collect
+from d2ace.report.compare import compare
+from d2ace.report.page import write_report
+from d2ace.report.tables.table import Table
 
 TRAP = """
 from pathlib import Path

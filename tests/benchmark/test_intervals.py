@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from d2ace.benchmark.intervals import Interval, Pair, interval
+from d2ace.report.intervals import Interval, Pair, interval
 
 RATIO = 0.25
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from report_data import result, scored
 
-from d2ace.benchmark.cost_tables import failures, inventory, missing_runs
-from d2ace.benchmark.frames import collect
-from d2ace.benchmark.grid import load_grid, make_grid
-from d2ace.benchmark.specs import RunSpec
-from d2ace.benchmark.store import Store
-from d2ace.benchmark.study_tables import sweep
-from d2ace.benchmark.tables import Table
-from d2ace.errors import UserError
+from d2ace._util.errors import UserError
+from d2ace.benchmark.plan.grid import load_grid, make_grid
+from d2ace.benchmark.plan.specs import RunSpec
+from d2ace.benchmark.store.database import Store
+from d2ace.report.collect import collect
+from d2ace.report.tables.cost import failures, inventory, missing_runs
+from d2ace.report.tables.studies import sweep
+from d2ace.report.tables.table import Table
 from d2ace.selectors.registry import find_selector
 
 SMALL: dict[str, Any] = {"datasets": ["digits"], "models": ["mlp"]}
@@ -223,7 +223,7 @@ def test_runs_stored_without_own_values_say_so_until_the_sweep_is_described_agai
 
 
 def test_sweeps_of_two_methods_have_titles_of_their_own(store: Store) -> None:
-    from d2ace.benchmark import published, sections
+    from d2ace.report import published, sections
 
     for selector in ("d2ace", "recent"):
         for window in (3, 5):

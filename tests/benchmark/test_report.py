@@ -15,10 +15,11 @@ import report_data
 from browser import Browser, find_browser
 
 from d2ace import evaluation
-from d2ace.benchmark import published, style
-from d2ace.benchmark.frames import SHOWN
-from d2ace.benchmark.report import Written, write_report
-from d2ace.benchmark.store import Store, StoredRun
+from d2ace.benchmark.store.database import Store, StoredRun
+from d2ace.report import published
+from d2ace.report.collect import SHOWN
+from d2ace.report.figures import style
+from d2ace.report.page import Written, write_report
 
 
 class Made(NamedTuple):

@@ -8,16 +8,16 @@ import pytest
 from report_data import scored as add
 
 from d2ace import evaluation
-from d2ace.benchmark import published
-from d2ace.benchmark.frames import Comparison, collect
-from d2ace.benchmark.gain_tables import gains
-from d2ace.benchmark.score_tables import scores
-from d2ace.benchmark.seed_tables import seeds
-from d2ace.benchmark.store import Store
-from d2ace.benchmark.study_tables import ablation, sweep
-from d2ace.benchmark.summary import findings, glance, headline, sentences
-from d2ace.benchmark.tables import Table
-from d2ace.benchmark.verdicts import judge
+from d2ace.benchmark.store.database import Store
+from d2ace.report import published
+from d2ace.report.collect import Comparison, collect
+from d2ace.report.summary import findings, glance, headline, sentences
+from d2ace.report.tables.gains import gains
+from d2ace.report.tables.scores import scores
+from d2ace.report.tables.seeds import seeds
+from d2ace.report.tables.studies import ablation, sweep
+from d2ace.report.tables.table import Table
+from d2ace.report.verdicts import judge
 
 
 def comparison(store: Store) -> Comparison:

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 import report_data
 
-from d2ace.benchmark import gain_tables, published, score_tables
-from d2ace.benchmark.frames import collect
-from d2ace.benchmark.store import Store
-from d2ace.benchmark.verdicts import judge
-from d2ace.errors import UserError
+from d2ace._util.errors import UserError
+from d2ace.benchmark.store.database import Store
+from d2ace.report import published
+from d2ace.report.collect import collect
+from d2ace.report.tables import gains as gain_tables
+from d2ace.report.tables import scores as score_tables
+from d2ace.report.verdicts import judge
 
 
 def printed(

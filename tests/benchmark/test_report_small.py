@@ -15,13 +15,17 @@ import pytest
 import report_data
 from typer.testing import CliRunner
 
-from d2ace.benchmark import case_tables, convergence_tables, cost_tables, style, summary
-from d2ace.benchmark.figures_cases import chosen_labels, shares
-from d2ace.benchmark.frames import collect
-from d2ace.benchmark.report import write_report
-from d2ace.benchmark.store import Store
-from d2ace.benchmark.verdicts import judge
-from d2ace.errors import UserError
+from d2ace._util.errors import UserError
+from d2ace.benchmark.store.database import Store
+from d2ace.report import summary
+from d2ace.report.collect import collect
+from d2ace.report.figures import style
+from d2ace.report.figures.cases import chosen_labels, shares
+from d2ace.report.page import write_report
+from d2ace.report.tables import cases as case_tables
+from d2ace.report.tables import convergence as convergence_tables
+from d2ace.report.tables import cost as cost_tables
+from d2ace.report.verdicts import judge
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -36,8 +40,8 @@ def test_same_store_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
     with report_data.small(tmp_path / "runs.db") as store:
         write_report(store, tmp_path / "one")
     script = (
-        "import sys; from d2ace.benchmark.report import write_report; "
-        "from d2ace.benchmark.store import Store; write_report(Store(sys.argv[1]), sys.argv[2])"
+        "import sys; from d2ace.report.page import write_report; "
+        "from d2ace.benchmark.store.database import Store; write_report(Store(sys.argv[1]), sys.argv[2])"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "runs.db"), str(tmp_path / "two")]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
@@ -77,7 +81,7 @@ def test_one_run_and_no_run(tmp_path: Path) -> None:
 def test_command_writes_the_report_and_says_what_it_found(tmp_path: Path) -> None:
     import typer
 
-    from d2ace.benchmark.report_commands import report
+    from d2ace.cli.report import report
 
     app = typer.Typer()
     app.command()(report)

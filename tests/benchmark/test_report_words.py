@@ -8,17 +8,20 @@ from typing import Any
 import pytest
 from report_data import scored
 
-from d2ace.benchmark import figures_scores, figures_studies, published, style
-from d2ace.benchmark.cost_tables import inventory, missing_runs
-from d2ace.benchmark.frames import Comparison, collect
-from d2ace.benchmark.gain_tables import by_dataset, gains
-from d2ace.benchmark.intervals import Pair, interval, over_folds
-from d2ace.benchmark.score_tables import scores
-from d2ace.benchmark.specs import METHODS
-from d2ace.benchmark.store import Store
-from d2ace.benchmark.study_tables import sweep
-from d2ace.benchmark.summary import findings, glance, headline, sentences
-from d2ace.benchmark.verdicts import judge
+from d2ace.benchmark.plan.specs import METHODS
+from d2ace.benchmark.store.database import Store
+from d2ace.report import published
+from d2ace.report.collect import Comparison, collect
+from d2ace.report.figures import scores as figures_scores
+from d2ace.report.figures import studies as figures_studies
+from d2ace.report.figures import style
+from d2ace.report.intervals import Pair, interval, over_folds
+from d2ace.report.summary import findings, glance, headline, sentences
+from d2ace.report.tables.cost import inventory, missing_runs
+from d2ace.report.tables.gains import by_dataset, gains
+from d2ace.report.tables.scores import scores
+from d2ace.report.tables.studies import sweep
+from d2ace.report.verdicts import judge
 
 
 def comparison(store: Store) -> Comparison:

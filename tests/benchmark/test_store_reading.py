@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from made_runs import result, spec
 
-from d2ace.benchmark.store import Store
-from d2ace.errors import UserError
+from d2ace._util.errors import UserError
+from d2ace.benchmark.store.database import Store
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -15,16 +15,16 @@ import pytest
 import report_data
 from made_runs import result, spec
 
-from d2ace.benchmark.engines import Event, LocalEngine, final_event
-from d2ace.benchmark.execute import execute
-from d2ace.benchmark.grid import Grid, make_grid
-from d2ace.benchmark.report import write_report
-from d2ace.benchmark.runner import Summary, run_grid, runs_folder
-from d2ace.benchmark.specs import RunSpec
-from d2ace.benchmark.store import Store
-from d2ace.benchmark.views import View
-from d2ace.cli import main
-from d2ace.errors import RunError, UserError
+from d2ace._util.errors import RunError, UserError
+from d2ace.benchmark.plan.grid import Grid, make_grid
+from d2ace.benchmark.plan.specs import RunSpec
+from d2ace.benchmark.run.engines import Event, LocalEngine, final_event
+from d2ace.benchmark.run.execute import execute
+from d2ace.benchmark.run.runner import Summary, run_grid, runs_folder
+from d2ace.benchmark.store.database import Store
+from d2ace.cli.bench_view import View
+from d2ace.cli.main import main
+from d2ace.report.page import write_report
 
 NOTES = b"my own notes, which nobody else has\n"
 

@@ -303,7 +303,7 @@ def test_many_blocks_give_the_same_as_one(tmp_path: Path, monkeypatch: pytest.Mo
     ]
     path = write(tmp_path, head + "\n".join(rows))
     whole = read(path)
-    monkeypatch.setattr("d2ace.data.arff_rows._BLOCK", 100)
+    monkeypatch.setattr("d2ace.data.readers.arff_rows._BLOCK", 100)
     pieces = read(path)
     for data in (whole, pieces):
         np.testing.assert_array_equal(data.X, X)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from loopback import Server
 
-from d2ace.cli import main
+from d2ace.cli.main import main
 
 LABELLED = "@relation r\n@attribute x numeric\n@attribute l {0,1}\n@data\n1,1\n?,0\n3,1\n"
 

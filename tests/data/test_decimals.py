@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2ace.data import decimals
+from d2ace.data.readers import decimals
 
 DECIMAL = st.from_regex(r"[+-]?([0-9]{1,12}(\.[0-9]{0,9})?|\.[0-9]{1,9})", fullmatch=True)
 NOISE = st.text(alphabet="0123456789.+-eE/:*_ x", max_size=20)

@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 from d2ace.data import DataError, MultiLabelData, load, make_multilabel, prepare, save
-from d2ace.data.files import Source
-from d2ace.data.npz import read_npz
+from d2ace.data.readers.npz import read_npz
+from d2ace.data.readers.source import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::d2ace.data.DataWarning")
 

@@ -18,6 +18,8 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import d2ace
+from d2ace._util.errors import RunError, UserError
+from d2ace._util.torchvision import torchvision
 from d2ace.data import DataError, DataWarning
 from d2ace.data.images import (
     FeatureDataset,
@@ -28,8 +30,6 @@ from d2ace.data.images import (
     load_images,
     train_transform,
 )
-from d2ace.errors import RunError, UserError
-from d2ace.torchvision_import import torchvision
 
 v2 = torchvision().transforms.v2
 N = 40

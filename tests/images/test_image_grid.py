@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from image_makers import make_photos
 
-from d2ace.benchmark.grid import load_grid
+from d2ace.benchmark.plan.grid import load_grid
 
 GRID = """
 datasets = [{ name = "csv", root = "photos", image_size = 32, cache_features = true }]

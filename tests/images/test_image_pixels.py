@@ -15,6 +15,7 @@ from PIL import Image
 from torch.utils.data import ConcatDataset, DataLoader
 
 import d2ace
+from d2ace._util.torchvision import torchvision
 from d2ace.data import DataError, DataWarning
 from d2ace.data.images import (
     check_images,
@@ -25,7 +26,6 @@ from d2ace.data.images import (
     train_transform,
 )
 from d2ace.data.images.decode import decode
-from d2ace.torchvision_import import torchvision
 
 
 def stored(image: Image.Image, form: str, **options: object) -> bytes:

@@ -14,12 +14,12 @@ import torch
 from image_makers import jpeg, make_photos, picture, put
 
 import d2ace
+from d2ace._util.errors import RunError, UserError
 from d2ace.data import DataError, DataWarning
 from d2ace.data.images import load_images
-from d2ace.errors import RunError, UserError
 from d2ace.training.config import RunConfig
-from d2ace.training.image_problem import make_image_problem
-from d2ace.training.saved_images import find_images
+from d2ace.training.images.predicting import find_images
+from d2ace.training.images.problem import make_image_problem
 
 SMALL: dict[str, Any] = {
     "image_size": 32,

@@ -18,9 +18,9 @@ import torch
 from image_makers import COLOURS, first_lines_until, jpeg, make_photos, picture, put
 
 import d2ace
+from d2ace._util.errors import RunError, UserError
 from d2ace.data import DataError
 from d2ace.data.images import image_dataset, load_images, train_transform
-from d2ace.errors import RunError, UserError
 from d2ace.selectors import SELECTORS
 from d2ace.training import RunResult
 
@@ -139,8 +139,8 @@ def test_an_image_that_is_drawn_twice_is_seen_in_two_ways(folder: Path) -> None:
 
 
 def test_draws_of_an_epoch_differ_and_do_not_depend_on_where_it_was_resumed(folder: Path) -> None:
-    from d2ace.training.image_rows import ImageRows
-    from d2ace.training.shared import Part
+    from d2ace.selectors._engine.shared import Part
+    from d2ace.training.images.rows import ImageRows
 
     data = image_dataset(load_images("csv", folder), None, train_transform(32), seed=1)
     rows = ImageRows(data, data, workers=0)
@@ -161,8 +161,8 @@ def test_neighbours_are_those_of_pooled_features(
     """What D2ACE is given are averages of the maps of the backbone as it was before training."""
     from d2ace.models import make_model
     from d2ace.training.config import RunConfig
-    from d2ace.training.image_problem import make_image_problem
-    from d2ace.training.processes import make_fabric
+    from d2ace.training.fabric import make_fabric
+    from d2ace.training.images.problem import make_image_problem
     from d2ace.training.steps import Training, seed_step
 
     settings = {name: SMALL[name] for name in SMALL if name not in ("threads", "workers")}

@@ -8,14 +8,14 @@ import sys
 import pytest
 import torch
 
-from d2ace.errors import RunError
-from d2ace.torchvision_import import torchvision
+from d2ace._util.errors import RunError
+from d2ace._util.torchvision import torchvision
 
 FRESH = """
 import sys
 import d2ace, d2ace.data, d2ace.data.images, d2ace.torchvision_import
 print([name for name in ("torchvision", "PIL", "defusedxml") if name in sys.modules])
-print(d2ace.torchvision_import.torchvision().__version__)
+print(d2ace._util.torchvision.torchvision().__version__)
 """
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import d2ace
-from d2ace.errors import UserError
-from d2ace.integrations.distributed import DistributedSelector
+from d2ace._util.errors import UserError
+from d2ace.selectors.distributed import DistributedSelector
 
 N, Q, BATCH, EPOCHS = 41, 3, 8, 3  # the last of 6 batches has 1 row
 SPOILT = 2  # the batch of which a process predicts NaN

@@ -8,7 +8,7 @@ import sys
 
 def test_a_framework_is_imported_by_its_own_module_only() -> None:
     program = (
-        "import sys, d2ace.integrations, d2ace.integrations.distributed;"
+        "import sys, d2ace.integrations, d2ace.selectors.distributed;"
         "print({'lightning', 'transformers', 'sklearn', 'torchvision'} & set(sys.modules))"
     )
     done = subprocess.run(

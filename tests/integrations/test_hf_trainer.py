@@ -31,7 +31,7 @@ from transformers_parts import (
 )
 
 import d2ace
-from d2ace.errors import RunError, UserError
+from d2ace._util.errors import RunError, UserError
 from d2ace.integrations.transformers import SelectionMixin, SelectionTrainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:The selector was made for")

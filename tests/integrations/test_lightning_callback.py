@@ -27,7 +27,7 @@ from lightning_parts import (
 from torch.utils.data import DataLoader, TensorDataset
 
 import d2ace
-from d2ace.errors import UserError
+from d2ace._util.errors import UserError
 from d2ace.integrations.lightning import SelectionCallback
 
 pytestmark = [

@@ -20,8 +20,8 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import d2ace
+from d2ace._util.errors import UserError
 from d2ace.data import make_multilabel
-from d2ace.errors import UserError
 from d2ace.integrations.sklearn import MultiLabelClassifier
 from d2ace.training.config import RunConfig
 from d2ace.training.problem import make_problem

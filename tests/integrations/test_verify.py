@@ -21,7 +21,7 @@ from lightning_parts import (
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 import d2ace
-from d2ace.errors import UserError
+from d2ace._util.errors import UserError
 
 
 def rows() -> d2ace.IndexedDataset:

@@ -12,7 +12,7 @@ from imagery import TinyNet, images, small
 from problems import count
 from torch import nn
 
-from d2ace.errors import RunError, UserError
+from d2ace._util.errors import RunError, UserError
 from d2ace.models import HST, MLGCN, make_model
 from d2ace.models.backbones import freeze, make_backbone, pixel_statistics
 
@@ -67,7 +67,7 @@ def test_networks_of_torchvision(name, channels):
 
 
 def test_the_map_is_that_of_the_whole_network():
-    from d2ace.torchvision_import import torchvision
+    from d2ace._util.torchvision import torchvision
 
     network = torchvision().models.resnet18(weights=None).eval()
     backbone, _ = make_backbone("resnet18")
@@ -130,7 +130,7 @@ def test_weights_of_the_part_before_pooling(name, tmp_path):
 
 
 def test_weights_from_a_file(tmp_path):
-    from d2ace.torchvision_import import torchvision
+    from d2ace._util.torchvision import torchvision
 
     network = torchvision().models.resnet18(weights=None, num_classes=7)
     state = network.state_dict()
@@ -173,7 +173,7 @@ def test_files_that_hold_no_weights(tmp_path):
 
 
 def test_weights_of_torchvision_by_name(tmp_path, monkeypatch):
-    from d2ace.torchvision_import import torchvision
+    from d2ace._util.torchvision import torchvision
 
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     for variable in ("https_proxy", "HTTPS_PROXY"):  # nobody listens there

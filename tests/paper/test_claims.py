@@ -14,9 +14,9 @@ import numpy as np
 import parts_evidence
 import pytest
 
-from d2ace.benchmark.frames import Comparison, Laboratory, Sweep
-from d2ace.benchmark.store import StoredRun
-from d2ace.benchmark.style import METHODS
+from d2ace.benchmark.store.database import StoredRun
+from d2ace.report.collect import Comparison, Laboratory, Sweep
+from d2ace.report.figures.style import METHODS
 
 FOLDS = (-0.02, 0.0, 0.02)
 """What a fold adds to every score; differences within a fold do not see it."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from d2ace.selectors import neighbors
-from d2ace.selectors.inputs import feature_matrix
+from d2ace.selectors._engine.inputs import feature_matrix
 from d2ace.selectors.neighbors import local_labels, nearest, neighbor_index
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import d2ace
 from d2ace.models.base import ModelOutput
-from d2ace.selectors import staging
+from d2ace.selectors._engine import staging
 
 NAMES = list(d2ace.SELECTORS)
 

@@ -16,8 +16,8 @@ import pytest
 import torch
 from smallrun import small_run, without_times
 
+from d2ace._util.errors import RunError, UserError
 from d2ace.data import MultiLabelData
-from d2ace.errors import RunError, UserError
 from d2ace.training import RunInterrupted, RunResult, load_run
 
 SETTINGS: dict[str, Any] = {"epochs": 3, "warmup": 1, "record": True, "batch_size": 64}

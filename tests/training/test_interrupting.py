@@ -19,8 +19,8 @@ import pytest
 import torch
 from smallrun import SMALL, small_run, without_times
 
+from d2ace._util.errors import RunError, UserError
 from d2ace.data import MultiLabelData
-from d2ace.errors import RunError, UserError
 from d2ace.training import RunInterrupted, RunResult, folder
 
 SETTINGS = SMALL | {
@@ -38,7 +38,7 @@ CONTEXT.set_forkserver_preload(["d2ace.training.loop", "d2ace.training.tuning"])
 def whole_run(path: Path, out: Path, selector: str, steps_to_live: int | None = None) -> None:
     """The life of a process that is killed from outside, or kills itself at a step."""
     import d2ace
-    from d2ace.training import files
+    from d2ace.training import verified as files
 
     if steps_to_live is not None:
         left = steps_to_live

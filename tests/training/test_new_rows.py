@@ -14,9 +14,9 @@ import torch
 from scipy.io import savemat
 from smallrun import small_run
 
-from d2ace import cli
+from d2ace._util.errors import RunError, UserError
+from d2ace.cli import main as cli
 from d2ace.data import DataError, MultiLabelData, Scaler, load, load_features, prepare, save
-from d2ace.errors import RunError, UserError
 from d2ace.evaluation import evaluate
 from d2ace.training import SavedRun, load_run
 from d2ace.training.config import RunConfig

@@ -16,11 +16,11 @@ import torch
 from smallrun import SMALL, small_run, without_times
 
 import d2ace
+from d2ace._util.errors import RunError, UserError
 from d2ace.data import MultiLabelData
-from d2ace.errors import RunError, UserError
-from d2ace.integrations.distributed import DistributedSelector
+from d2ace.selectors._engine.shared import SharedSelector
+from d2ace.selectors.distributed import DistributedSelector
 from d2ace.training import RunResult
-from d2ace.training.shared import SharedSelector
 
 N, Q, BATCH, EPOCHS = 101, 4, 16, 6  # the last batch has 5 rows
 

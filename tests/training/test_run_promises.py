@@ -14,7 +14,7 @@ from smallrun import small_run
 from torch.nn.modules.module import register_module_forward_hook
 
 import d2ace
-from d2ace import cli
+from d2ace.cli import main as cli
 from d2ace.data import MultiLabelData, folds, prepare
 from d2ace.models import MLP
 from d2ace.training import RunConfig, RunResult

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from smallrun import small_run, without_times
 
+from d2ace._util.errors import RunError, UserError
 from d2ace.data import MultiLabelData
-from d2ace.errors import RunError, UserError
 from d2ace.training import RunInterrupted, RunResult, folder
 from d2ace.training.config import RunConfig
 

@@ -14,9 +14,9 @@ import pytest
 from smallrun import small_run, without_times
 
 import d2ace
-from d2ace.cli import main
+from d2ace._util.errors import RunError, UserError
+from d2ace.cli.main import main
 from d2ace.data import MultiLabelData
-from d2ace.errors import RunError, UserError
 from d2ace.training import RunInterrupted, load_run
 
 MINE = b"years of work"

@@ -16,8 +16,8 @@ import torch
 from smallrun import SMALL, small_run, without_times
 
 import d2ace
+from d2ace._util.errors import RunError, UserError
 from d2ace.data import MultiLabelData, Scaler, folds, load, make_multilabel, prepare
-from d2ace.errors import RunError, UserError
 from d2ace.evaluation import METRICS, evaluate
 from d2ace.training.config import RunConfig
 from d2ace.training.problem import make_problem

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from smallrun import small_run
 
-from d2ace import cli
+from d2ace.cli import main as cli
+from d2ace.cli.train_view import Lines
 from d2ace.data import MultiLabelData, make_multilabel, save
 from d2ace.training import RunResult, load_run
 from d2ace.training.config import RunConfig
-from d2ace.training.views import Lines
 
 FAST = ["--model", "mlp", "--model-option", "h=16", "--epochs", "3", "--warmup", "1"]
 
@@ -185,7 +185,7 @@ def test_saved_runs_take_rows_as_they_come(
 ) -> None:
     import scipy.sparse as sp
 
-    from d2ace.errors import RunError, UserError
+    from d2ace._util.errors import RunError, UserError
 
     run(capsys, "train", str(table_file), *FAST, "--out", str(tmp_path))
     saved = load_run(tmp_path)

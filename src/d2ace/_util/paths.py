@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from d2ace.errors import UserError
+from .errors import UserError
 
 __all__ = ["given_path"]
 

@@ -9,24 +9,19 @@ Examples
 ...     scaled = prepared.scaled(train)
 """
 
-from d2ace.data.annotated import AnnotatedData
-from d2ace.data.container import DataError, DataWarning, MultiLabelData, UnknownDataError
-from d2ace.data.digits import load_digits
-from d2ace.data.fetch import fetch
-from d2ace.data.foldfiles import (
-    StoredFolds,
-    labels_digest,
-    protocol_folds,
-    read_folds,
-    write_folds,
-)
-from d2ace.data.load import load, load_features
-from d2ace.data.npz import save
-from d2ace.data.prepare import Prepared, Report, prepare
-from d2ace.data.scaling import Scaler
-from d2ace.data.statistics import describe
-from d2ace.data.stratify import balance_error, fold_numbers, folds, validation_split
-from d2ace.data.synthetic import make_multilabel
+from d2ace.data.readers.npz import save
+
+from .annotated import AnnotatedData
+from .container import DataError, DataWarning, MultiLabelData, UnknownDataError
+from .description import describe
+from .digits import load_digits
+from .fetch import fetch
+from .foldfiles import StoredFolds, labels_digest, protocol_folds, read_folds, write_folds
+from .load import load, load_features
+from .prepare import Prepared, Report, prepare
+from .scaling import Scaler
+from .stratify import balance_error, fold_numbers, folds, validation_split
+from .synthetic import make_multilabel
 
 __all__ = [
     "AnnotatedData",

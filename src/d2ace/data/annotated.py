@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from d2ace.data.container import MultiLabelData
+from .container import MultiLabelData
 
 __all__ = ["AnnotatedData"]
 

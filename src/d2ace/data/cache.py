@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from d2ace.data import npz
-from d2ace.data.container import DataError, DataWarning, MultiLabelData
-from d2ace.data.files import Source, fault
+from d2ace.data.readers.source import Source, fault
+
+from .container import DataError, DataWarning, MultiLabelData
+from .readers import npz
 
 
 def cache_dir() -> Path:

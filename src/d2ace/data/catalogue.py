@@ -12,10 +12,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from d2ace.data.cache import cache_dir
-from d2ace.data.container import DataError, UnknownDataError
-from d2ace.data.files import present
-from d2ace.data.labels import suggest
+from d2ace.data.readers.label_names import suggest
+from d2ace.data.readers.source import present
+
+from .cache import cache_dir
+from .container import DataError, UnknownDataError
 
 EMBEDDED = "digits"
 """The one dataset that comes with the package itself."""

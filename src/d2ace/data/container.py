@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from d2ace.data.missing import Missing
+from .missing import Missing
 
 
 class DataError(ValueError):

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from d2ace.data.annotated import AnnotatedData, choose_flawed, flip_labels
-from d2ace.data.container import DataError
+from .annotated import AnnotatedData, choose_flawed, flip_labels
+from .container import DataError
 
 __all__ = ["load_digits"]
 

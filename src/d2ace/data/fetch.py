@@ -11,10 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
-from d2ace.data import catalogue
-from d2ace.data.cache import digest
-from d2ace.data.container import DataError, DataWarning, UnknownDataError
-from d2ace.data.files import stored_bytes
+from d2ace.data.readers.source import stored_bytes
+
+from . import catalogue
+from .cache import digest
+from .container import DataError, DataWarning, UnknownDataError
 
 Progress = Callable[[str, int, int], None]
 """Called with file name, bytes so far and bytes in all."""

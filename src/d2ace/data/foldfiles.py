@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from d2ace._util.files import write_whole
-from d2ace.data.container import DataError
-from d2ace.data.files import fault, shown, stored_bytes
-from d2ace.data.stratify import checked_labels, row_numbers
+from d2ace._util.atomic import write_whole
+from d2ace.data.readers.source import fault, shown, stored_bytes
+
+from .container import DataError
+from .stratify import checked_labels, row_numbers
 
 __all__ = ["StoredFolds", "labels_digest", "protocol_folds", "read_folds", "write_folds"]
 

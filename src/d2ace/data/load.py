@@ -14,15 +14,16 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from d2ace.data import cache as kept
-from d2ace.data import catalogue
-from d2ace.data.arff import READER_VERSION, declares_any, read_arff, read_arff_features
-from d2ace.data.container import DataError, DataWarning, MultiLabelData, UnknownDataError
-from d2ace.data.files import Source, enough_memory, format_of, present, shown
-from d2ace.data.labels import Labels, label_file
-from d2ace.data.libsvm import read_libsvm, read_libsvm_features
-from d2ace.data.mat import read_mat, read_mat_features
-from d2ace.data.npz import read_npz, read_npz_features
+from d2ace.data.readers.arff import READER_VERSION, declares_any, read_arff, read_arff_features
+from d2ace.data.readers.label_names import Labels, label_file
+from d2ace.data.readers.libsvm import read_libsvm, read_libsvm_features
+from d2ace.data.readers.mat import read_mat, read_mat_features
+from d2ace.data.readers.npz import read_npz, read_npz_features
+from d2ace.data.readers.source import Source, enough_memory, format_of, present, shown
+
+from . import cache as kept
+from . import catalogue
+from .container import DataError, DataWarning, MultiLabelData, UnknownDataError
 
 LIBSVM_SUFFIXES = (".svm", ".libsvm", ".svmlight", ".txt")
 
@@ -84,7 +85,7 @@ def load(
     if labels is not None and not isinstance(labels, (int, str, os.PathLike)):
         labels = list(labels)
     if isinstance(source, str) and source.lower() == catalogue.EMBEDDED:
-        from d2ace.data.digits import load_digits
+        from .digits import load_digits
 
         return load_digits()
     entry = catalogue.find(source) if isinstance(source, str) else None

@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from d2ace.data import catalogue
-from d2ace.data.container import DataError, MultiLabelData
-from d2ace.data.missing import Floats, filled, typical
-from d2ace.data.scaling import Scaler
-from d2ace.data.stratify import checked_labels, row_numbers
+from . import catalogue
+from .container import DataError, MultiLabelData
+from .missing import Floats, filled, typical
+from .scaling import Scaler
+from .stratify import checked_labels, row_numbers
 
 __all__ = ["PROTOCOLS", "Prepared", "Report", "prepare"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from d2ace.data.container import DataError
-from d2ace.data.stratify import row_numbers
-from d2ace.data.tables import first_cell
+from .assembly import first_cell
+from .container import DataError
+from .stratify import row_numbers
 
 __all__ = ["Scaler"]
 

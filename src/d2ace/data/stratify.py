@@ -25,8 +25,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from d2ace.data.container import DataError
-from d2ace.inputs import label_matrix
+from d2ace._util.validation import label_matrix
+
+from .container import DataError
 
 __all__ = ["balance_error", "fold_numbers", "folds", "validation_split"]
 

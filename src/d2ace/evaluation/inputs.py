@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from d2ace.inputs import label_array, real_matrix
+from d2ace._util.validation import label_array, real_matrix
 
 Array = npt.NDArray[Any]
 Undefined = Literal["skip", "nan", "half", "error"]

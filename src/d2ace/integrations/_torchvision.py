@@ -2,8 +2,8 @@
 
 from contextlib import suppress
 
-from d2ace.errors import RunError
-from d2ace.torchvision_import import torchvision
+from d2ace._util.errors import RunError
+from d2ace._util.torchvision import torchvision
 
 
 def mend_torchvision() -> None:

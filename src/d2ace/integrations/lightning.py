@@ -16,12 +16,12 @@ from typing import Any
 
 from torch import Tensor
 
-from d2ace.errors import RunError, UserError
+from d2ace._util.errors import RunError, UserError
 from d2ace.selectors import Selector
+from d2ace.selectors.distributed import DistributedSelector
 
 from ._schedule import warn_of_history, warn_of_schedule
 from ._torchvision import mend_torchvision
-from .distributed import DistributedSelector
 
 mend_torchvision()
 try:
@@ -68,7 +68,7 @@ class SelectionCallback(Callback):
             raise UserError(
                 f"A selector alone would give all {trainer.world_size} processes the same rows; "
                 "give loader and callback a DistributedSelector(selector) "
-                "(d2ace.integrations.distributed)."
+                "(d2ace.selectors.distributed)."
             )
         connector = getattr(trainer, "_accelerator_connector", None)
         if getattr(connector, "use_distributed_sampler", False):

@@ -22,10 +22,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from d2ace import inputs
-from d2ace._util.turns import Turn
+from d2ace._util import validation as inputs
+from d2ace._util.errors import RunError, UserError
+from d2ace._util.random_state import Turn
 from d2ace.data import validation_split
-from d2ace.errors import RunError, UserError
 from d2ace.evaluation import METRICS, evaluate
 from d2ace.models import MODELS
 
@@ -41,9 +41,9 @@ try:
     )
 
     from d2ace.training.config import IMAGE_MODELS, RunConfig
+    from d2ace.training.fabric import make_fabric
     from d2ace.training.loop import refuse_undefined_monitor
     from d2ace.training.problem import Rows, Split
-    from d2ace.training.processes import make_fabric
     from d2ace.training.steps import Training
 except ImportError as error:
     raise RunError(

@@ -18,15 +18,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from d2ace.errors import RunError, UserError
-from d2ace.indexed import IndexedDataset
+from d2ace._util.errors import RunError, UserError
 from d2ace.selectors import Selector
-from d2ace.selectors.progress import Progress
-from d2ace.training.files import load_tensors, save_tensors
+from d2ace.selectors._engine.cursor import Progress
+from d2ace.selectors.distributed import DistributedSelector
+from d2ace.selectors.indexed import IndexedDataset
+from d2ace.training.verified import load_tensors, save_tensors
 
 from ._schedule import warn_of_history, warn_of_schedule
 from ._torchvision import mend_torchvision
-from .distributed import DistributedSelector
 
 mend_torchvision()
 try:

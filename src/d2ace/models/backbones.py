@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from d2ace.errors import RunError, UserError
-from d2ace.torchvision_import import torchvision
-from d2ace.words import did_you_mean
+from d2ace._util.errors import RunError, UserError
+from d2ace._util.hints import did_you_mean
+from d2ace._util.torchvision import torchvision
 
 FAMILIES = ("resnet", "resnext", "wide_resnet", "convnext", "efficientnet", "mobilenet", "vgg")
 """How the names of those torchvision networks begin that are a chain of stages up to the map."""

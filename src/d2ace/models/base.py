@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from d2ace import inputs
+from d2ace._util import validation as inputs
 
 from .layers import batch_mean, full_precision
 

@@ -10,17 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from d2ace import inputs
+from d2ace._util import validation as inputs
 
 from .base import ModelOutput, MultiLabelModel, trainable
-from .layers import (
-    MLP,
-    LabelwiseLinear,
-    batch_mean,
-    bounded_logvar,
-    full_precision,
-    over_labels,
-)
+from .layers import MLP, LabelwiseLinear, batch_mean, bounded_logvar, full_precision, over_labels
 
 ENCODER = (256, 512, 256)
 HEAD = (256, 512)

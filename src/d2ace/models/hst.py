@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from d2ace import inputs
-from d2ace.errors import UserError
+from d2ace._util import validation as inputs
+from d2ace._util.errors import UserError
 
 from .base import ModelOutput
 from .hst_losses import cooccurrence_loss, instance_loss, prototype_loss

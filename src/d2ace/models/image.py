@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from d2ace import inputs
-from d2ace.errors import UserError
+from d2ace._util import validation as inputs
+from d2ace._util.errors import UserError
 
 from .backbones import freeze, make_backbone
 from .base import MultiLabelModel, trainable

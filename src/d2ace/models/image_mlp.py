@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from d2ace import inputs
+from d2ace._util import validation as inputs
 
 from . import layers
 from .base import ModelOutput

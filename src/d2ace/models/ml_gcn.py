@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from d2ace import inputs
+from d2ace._util import validation as inputs
 
 from .base import ModelOutput
 from .image import BACKBONE, ImageModel, label_counts, make_label_vectors

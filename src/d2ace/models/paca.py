@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from d2ace import inputs
+from d2ace._util import validation as inputs
 
 from .base import ModelOutput, MultiLabelModel
 from .layers import MLP, batch_mean, bounded_logvar, full_precision

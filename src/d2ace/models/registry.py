@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from d2ace import inputs
-from d2ace.words import did_you_mean
+from d2ace._util import validation as inputs
+from d2ace._util.hints import did_you_mean
 
 from .base import MultiLabelModel
 from .clif import CLIF

@@ -1,11 +1,12 @@
 """The eight batch selection methods and the stages they share."""
 
+from d2ace.selectors._engine.flat import FlatSampler
+
 from .active import Active
 from .balance import Balance
 from .base import Selector
 from .d2ace import D2ACE
 from .dihcl import DIHCL
-from .flat import FlatSampler
 from .hard_imb import HardImb
 from .history import Memory
 from .ml_unc import MLUnc

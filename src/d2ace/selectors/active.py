@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from d2ace import inputs
+from d2ace._util import validation as inputs
 
 from .history import PredictionMoments
 from .probability import level
-from .quantised import NotebookSelector, QuantisedOptions
+from .reference import NotebookSelector, QuantisedOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

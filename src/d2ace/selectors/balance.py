@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from d2ace import inputs
+from d2ace._util import validation as inputs
+from d2ace.selectors._engine.context import apart
 
-from .context import apart
-from .quantised import QuantisedOptions, QuantisedSelector
+from .reference import QuantisedOptions, QuantisedSelector
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

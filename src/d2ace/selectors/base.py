@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from d2ace import inputs
-
-from . import drawing, probability
-from .context import apart
-from .flat import FlatSampler
-from .history import Memory
-from .inputs import (
+from d2ace._util import validation as inputs
+from d2ace.selectors._engine.context import apart
+from d2ace.selectors._engine.cursor import Progress
+from d2ace.selectors._engine.device import Placed, device_type
+from d2ace.selectors._engine.flat import FlatSampler
+from d2ace.selectors._engine.inputs import (
     Rows,
     chosen_device,
     device_rows,
@@ -28,12 +27,13 @@ from .inputs import (
     named_weights,
     probability_tensor,
 )
-from .options import refuse_unknown
-from .oversights import Oversights, warn_of_going_back
-from .placed import Placed, device_type
-from .progress import Progress
-from .saving import feature_marks, labels_checksum, refuse_unfit, state_of
-from .verify import verify
+from d2ace.selectors._engine.options import refuse_unknown
+from d2ace.selectors._engine.reminders import Oversights, warn_of_going_back
+from d2ace.selectors._engine.state import feature_marks, labels_checksum, refuse_unfit, state_of
+from d2ace.selectors._engine.verification import verify
+
+from . import drawing, probability
+from .history import Memory
 
 
 class Selector(Placed, Sampler[list[int]]):

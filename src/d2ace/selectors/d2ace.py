@@ -9,14 +9,14 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from d2ace import inputs
+from d2ace._util import validation as inputs
 
 from . import probability
 from .correlation import LocalCorrelation
 from .history import PredictionHistory
 from .labels import dynamic_weights, weighted_sum
 from .neighbors import is_number, local_labels, named_neighbors, nearest, neighbor_index
-from .quantised import QuantisedOptions, QuantisedSelector
+from .reference import QuantisedOptions, QuantisedSelector
 from .scores import hardness, uncertainty
 
 if TYPE_CHECKING:

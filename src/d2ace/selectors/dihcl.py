@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from d2ace import inputs
+from d2ace._util import validation as inputs
+from d2ace.selectors._engine.options import CommonOptions
 
 from . import probability
 from .base import Selector
 from .history import LastPrediction, binary
-from .options import CommonOptions
 from .scores import cross_entropy
 
 if TYPE_CHECKING:

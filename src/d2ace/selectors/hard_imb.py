@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from d2ace import inputs
+from d2ace._util import validation as inputs
 
 from . import probability
 from .history import Memory
 from .labels import imbalance_ratio, local_imbalance
 from .neighbors import is_number, named_neighbors, nearest, neighbor_index
-from .quantised import QuantisedOptions, QuantisedSelector
+from .reference import QuantisedOptions, QuantisedSelector
 from .scores import cross_entropy
 
 if TYPE_CHECKING:

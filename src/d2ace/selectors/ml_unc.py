@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from d2ace import inputs
+from d2ace._util import validation as inputs
 
 from .correlation import BINS, uncertainty_correlation
 from .history import PredictionHistory
 from .labels import weighted_sum
 from .probability import level
-from .quantised import QuantisedOptions, QuantisedSelector
+from .reference import QuantisedOptions, QuantisedSelector
 from .scores import uncertainty
 
 if TYPE_CHECKING:

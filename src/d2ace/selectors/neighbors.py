@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from d2ace.inputs import as_array
+from d2ace._util.validation import as_array
 
 _BLOCK = 1 << 24  # distances held at once: 128 MiB in float64, whatever n is
 _GROUP = 32  # columns whose minimum stands for them in the first look

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from d2ace import inputs
+from d2ace._util import validation as inputs
 
 from .history import BinaryHistory
-from .quantised import NotebookSelector, QuantisedOptions
+from .reference import NotebookSelector, QuantisedOptions
 from .scores import binary_entropy, row_blocks
 
 if TYPE_CHECKING:

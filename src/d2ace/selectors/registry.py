@@ -10,8 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from d2ace import inputs
-from d2ace.words import did_you_mean
+from d2ace._util import validation as inputs
+from d2ace._util.hints import did_you_mean
 
 from .active import Active
 from .balance import Balance

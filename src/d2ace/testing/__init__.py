@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..selectors import Selector
+from d2ace.selectors import Selector
+
 from . import drawing, observing, resuming  # noqa: F401  (their checks register themselves)
 from .problem import CHECKS, OWN
 

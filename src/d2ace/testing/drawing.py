@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from ..indexed import IndexedDataset
-from ..selectors import Selector
+from d2ace.selectors import Selector
+from d2ace.selectors.indexed import IndexedDataset
+
 from .problem import (
     BATCH,
     COMMON,

@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from ..selectors import Selector
+from d2ace.selectors import Selector
+
 from .problem import (
     BATCH,
     COMMON,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from ..indexed import IndexedDataset
-from ..selectors import Selector
+from d2ace.selectors import Selector
+from d2ace.selectors.indexed import IndexedDataset
 
 Check: TypeAlias = Callable[..., None]
 CHECKS: list[Check] = []

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from ..indexed import IndexedDataset
-from ..selectors import Selector
+from d2ace.selectors import Selector
+from d2ace.selectors.indexed import IndexedDataset
+
 from .problem import (
     BATCH,
     COMMON,

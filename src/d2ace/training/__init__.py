@@ -3,8 +3,8 @@
 from .api import train, train_config
 from .config import RunConfig
 from .interruption import RunInterrupted
+from .predicting import SavedRun, load_run
 from .result import RunResult
-from .saved import SavedRun, load_run
 
 __all__ = [
     "RunConfig",

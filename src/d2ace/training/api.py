@@ -10,14 +10,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from d2ace._util.errors import UserError
 from d2ace._util.paths import given_path
 from d2ace.data import MultiLabelData
-from d2ace.errors import UserError
 
 from .config import RunConfig, whole
+from .fabric import first_process, launch, make_fabric
 from .folder import RunFolder
 from .problem import make_problem, no_data
-from .processes import first_process, launch, make_fabric
 from .result import RunResult
 from .run import Run, Watch
 
@@ -163,7 +163,7 @@ def train_config(
             if done is not None:
                 return done
             if tensorboard:
-                from .views import EventFiles, together
+                from d2ace.cli.train_view import EventFiles, together
 
                 watch = together(watch, EventFiles(folder.path / "tensorboard"))
         prepared = perf_counter() - started

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .files import NUMBER, Parts
+from .verified import NUMBER, Parts
 
 __all__ = ["BEST", "CHECKPOINT", "LOOP", "SPENT"]
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from d2ace._util.errors import UserError
+from d2ace._util.hints import did_you_mean
 from d2ace.data.prepare import PROTOCOLS
-from d2ace.errors import UserError
 from d2ace.evaluation import METRICS
 from d2ace.models import MODELS
 from d2ace.selectors import Random
 from d2ace.selectors.registry import find_selector, selector_file
-from d2ace.words import did_you_mean
 
-from .files import fault_of
+from .verified import fault_of
 
 __all__ = ["PRECISIONS", "RunConfig", "fault_of_config", "protocol_of", "whole"]
 

@@ -25,12 +25,13 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from d2ace._util.files import remove_leftovers
-from d2ace.errors import RunError, UserError
+from d2ace._util.atomic import remove_leftovers
+from d2ace._util.errors import RunError, UserError
 
 from .checkpoint import BEST, CHECKPOINT, LOOP, SPENT
 from .config import RunConfig, fault_of_config, protocol_of
-from .files import (
+from .result import RunResult
+from .verified import (
     FORMAT,
     elsewhere,
     fault_of,
@@ -41,7 +42,6 @@ from .files import (
     save_tensors,
     write_whole,
 )
-from .result import RunResult
 
 __all__ = ["RunFolder", "Saved", "described", "differences", "saved_in"]
 

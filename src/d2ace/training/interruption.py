@@ -7,8 +7,8 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
+from d2ace._util.errors import RunError
 from d2ace._util.signals import heeded_signals
-from d2ace.errors import RunError
 
 __all__ = ["Interruption", "RunInterrupted"]
 

@@ -13,7 +13,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from d2ace.errors import UserError
+from d2ace._util.errors import UserError
 from d2ace.evaluation import METRICS, Evaluation, evaluate
 
 from .config import RunConfig

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from d2ace._util.files import whole
-from d2ace.errors import RunError, UserError
+from d2ace._util.atomic import whole
+from d2ace._util.errors import RunError, UserError
 
 __all__ = ["refuse_other_file", "write_predictions"]
 

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from d2ace._util.errors import UserError
 from d2ace.data import (
     DataError,
     MultiLabelData,
@@ -23,10 +24,9 @@ from d2ace.data import (
     protocol_folds,
     validation_split,
 )
-from d2ace.errors import UserError
+from d2ace.selectors._engine.shared import Part
 
 from .config import IMAGE_MODELS, RunConfig
-from .shared import Part
 
 if TYPE_CHECKING:
     from d2ace.data.images import ImageData
@@ -150,7 +150,7 @@ def make_problem(
     stratified share of the training fold, differ from seed to seed.
     """
     if config.images:
-        from .image_problem import make_image_problem
+        from d2ace.training.images.problem import make_image_problem
 
         return make_image_problem(config, data, device or torch.device("cpu"), workers, progress)
     if data is None:

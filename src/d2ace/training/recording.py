@@ -17,7 +17,7 @@ from torch import Tensor
 
 from d2ace.evaluation import label_auc
 from d2ace.selectors import Selector
-from d2ace.selectors.inputs import feature_matrix
+from d2ace.selectors._engine.inputs import feature_matrix
 from d2ace.selectors.neighbors import nearest
 
 from .problem import Problem

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 
 import d2ace
-from d2ace.errors import RunError
+from d2ace._util.errors import RunError
 from d2ace.evaluation import METRICS
 
 from .config import fault_of_config
-from .files import FORMAT, NUMBER, Parts, fault_of, load_json, save_json
+from .verified import FORMAT, NUMBER, Parts, fault_of, load_json, save_json
 
 __all__ = ["RunResult", "environment"]
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from d2ace._util.turns import Turn
-from d2ace.errors import RunError
+from d2ace._util.errors import RunError
+from d2ace._util.random_state import Turn
 from d2ace.evaluation import Evaluation
 
 from .clock import PARTS
 from .config import RunConfig
-from .files import elsewhere
+from .fabric import any_process
 from .folder import RunFolder, Saved
 from .interruption import Interruption, RunInterrupted
 from .problem import Problem
-from .processes import any_process
 from .result import RunResult, environment
+from .verified import elsewhere
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -16,16 +16,16 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from d2ace._util.turns import seed_generators
-from d2ace.errors import RunError, UserError
+from d2ace._util.errors import RunError, UserError
+from d2ace._util.random_state import seed_generators
 from d2ace.models import MultiLabelModel, make_model
 from d2ace.selectors import make_selector
+from d2ace.selectors._engine.shared import Part, SharedSelector
 from d2ace.selectors.registry import find_selector
 
 from .clock import Clock
 from .config import RunConfig
 from .problem import Rows, Split
-from .shared import Part, SharedSelector
 
 __all__ = ["Training", "seed_step", "warm_up"]
 
@@ -49,7 +49,7 @@ class TrainingStep(nn.Module):
 class Training:
     """State and steps of training on the rows ``train``.
 
-    Whoever drives it takes a turn (:class:`~d2ace._util.turns.Turn`) for every step and pass, as
+    Whoever drives it takes a turn (:class:`~d2ace._util.random_state.Turn`) for every step and pass, as
     they draw from generators that all threads share.
     ``instance_weight`` [n] multiplies what every row adds to a loss; its mean should be 1.
     ``model_options`` stand in for those of the configuration.

@@ -10,16 +10,16 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from d2ace._util.errors import UserError
 from d2ace._util.paths import given_path
-from d2ace.errors import UserError
 from d2ace.evaluation import METRICS
 
 from .api import train_config
 from .config import RunConfig
-from .files import write_whole
+from .fabric import first_process
 from .folder import RunFolder, described, saved_in
-from .processes import first_process
 from .result import RunResult
+from .verified import write_whole
 
 if TYPE_CHECKING:
     from d2ace.data import MultiLabelData

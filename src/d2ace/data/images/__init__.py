@@ -7,18 +7,18 @@ Examples
 >>> train = image_dataset(data, data.rows("trainval"), train_transform(448))  # doctest: +SKIP
 """
 
-from d2ace.data.images.container import ImageData
-from d2ace.data.images.dataset import ImageDataset, check_images, image_dataset, read_image
-from d2ace.data.images.features import CachedFeatures, FeatureDataset, cache_features
-from d2ace.data.images.load import KINDS, load_images
-from d2ace.data.images.transforms import (
+from .container import ImageData
+from .dataset import ImageDataset, check_images, image_dataset, read_image
+from .features import CachedFeatures, FeatureDataset, cache_features
+from .load import KINDS, load_images
+from .transforms import (
     EFFICIENTNET_LITE,
     IMAGENET,
     Preprocessing,
     evaluation_transform,
     train_transform,
 )
-from d2ace.data.images.vectors import LabelVectors, label_vectors
+from .vectors import LabelVectors, label_vectors
 
 __all__ = [
     "EFFICIENTNET_LITE",

@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 from d2ace.data.container import DataError, UnknownDataError
-from d2ace.data.images.container import ImageData, Part, image_data
-from d2ace.data.images.tree import Tree, inside
+
+from .container import ImageData, Part, image_data
+from .tree import Tree, inside
 
 PAIRS = (("train2014", "val2014"), ("train2017", "val2017"))
 """What is read by default: the first pair that is there."""

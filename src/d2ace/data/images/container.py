@@ -11,8 +11,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from d2ace.data.container import DataError, UnknownDataError
-from d2ace.data.images.tree import Tree, inside
-from d2ace.data.labels import suggest
+from d2ace.data.readers.label_names import suggest
+
+from .tree import Tree, inside
 
 Rows = npt.NDArray[np.int64]
 

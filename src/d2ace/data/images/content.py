@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from d2ace._util.files import write_whole
-from d2ace.data.images.dataset import ImageDataset
-from d2ace.errors import UserError
+from d2ace._util.atomic import write_whole
+from d2ace._util.errors import UserError
+
+from .dataset import ImageDataset
 
 VERSION = 1
 """Part of every key: raised when maps are computed or stored in another way."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from d2ace.data.container import UnknownDataError
-from d2ace.data.files import fault
-from d2ace.data.images.container import ImageData, Part, chosen_splits, image_data
-from d2ace.data.images.tree import Tree
+from d2ace.data.readers.source import fault
+
+from .container import ImageData, Part, chosen_splits, image_data
+from .tree import Tree
 
 
 def read_corel5k(tree: Tree, split: str | None = None) -> ImageData:

@@ -14,13 +14,14 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset
 
-from d2ace._util.turns import borrowed_generator
+from d2ace._util.errors import RunError
+from d2ace._util.random_state import borrowed_generator
+from d2ace._util.torchvision import torchvision
 from d2ace.data.container import DataError, UnknownDataError
-from d2ace.data.images.container import ImageData, Rows
-from d2ace.data.images.decode import decode
 from d2ace.data.stratify import row_numbers
-from d2ace.errors import RunError
-from d2ace.torchvision_import import torchvision
+
+from .container import ImageData, Rows
+from .decode import decode
 
 Transform = Callable[[Any], torch.Tensor]
 

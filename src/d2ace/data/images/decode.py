@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from d2ace._util.errors import RunError
 from d2ace.data.container import DataError
-from d2ace.errors import RunError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -15,13 +15,14 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset
 
+from d2ace._util.errors import RunError, UserError
+from d2ace._util.locks import exclusive
 from d2ace.data.container import DataWarning
-from d2ace.data.images.content import content_key
-from d2ace.data.images.dataset import ImageDataset, said_plainly
-from d2ace.data.images.locking import exclusive
-from d2ace.data.images.mapfiles import MAPS, POOLED, Partial, clear, undamaged
 from d2ace.data.stratify import checked_labels, row_numbers
-from d2ace.errors import RunError, UserError
+
+from .content import content_key
+from .dataset import ImageDataset, said_plainly
+from .mapfiles import MAPS, POOLED, Partial, clear, undamaged
 
 _BATCHES_BETWEEN_NOTES = 16
 

@@ -6,9 +6,10 @@ import csv
 import io
 
 from d2ace.data.container import UnknownDataError
-from d2ace.data.files import fault
-from d2ace.data.images.container import ImageData, Part, chosen_splits, image_data
-from d2ace.data.images.tree import Tree, inside
+from d2ace.data.readers.source import fault
+
+from .container import ImageData, Part, chosen_splits, image_data
+from .tree import Tree, inside
 
 LABELS = "labels.csv"
 _MAX_BYTES = 1 << 30

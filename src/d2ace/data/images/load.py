@@ -11,15 +11,16 @@ from typing import Literal
 import numpy as np
 
 from d2ace.data.container import DataError, DataWarning, UnknownDataError
-from d2ace.data.images.coco import read_coco
-from d2ace.data.images.container import ImageData, missing_rows
-from d2ace.data.images.corel5k import read_corel5k
-from d2ace.data.images.dataset import check_images
-from d2ace.data.images.labelcsv import read_csv
-from d2ace.data.images.tree import Tree
-from d2ace.data.images.voc import read_voc2007
-from d2ace.data.images.yolo import read_yolo
-from d2ace.data.labels import suggest
+from d2ace.data.readers.label_names import suggest
+
+from .coco import read_coco
+from .container import ImageData, missing_rows
+from .corel5k import read_corel5k
+from .dataset import check_images
+from .labelcsv import read_csv
+from .tree import Tree
+from .voc import read_voc2007
+from .yolo import read_yolo
 
 KINDS: dict[str, Callable[[Tree, str | None], ImageData]] = {
     "voc2007": read_voc2007,

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from d2ace._util.files import remove_leftovers, write_whole
-from d2ace.data.images.dataset import ImageDataset
-from d2ace.errors import RunError
+from d2ace._util.atomic import remove_leftovers, write_whole
+from d2ace._util.errors import RunError
+
+from .dataset import ImageDataset
 
 ABOUT, MAPS, POOLED, PROGRESS = "about.json", "maps.npy", "pooled.npy", "progress.json"
 _OURS = {ABOUT, MAPS, POOLED, PROGRESS, f".{ABOUT}", f".{PROGRESS}"}  # the last two of old versions

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from d2ace.errors import UserError
-from d2ace.torchvision_import import torchvision
+from d2ace._util.errors import UserError
+from d2ace._util.torchvision import torchvision
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation that torchvision's backbones expect."""

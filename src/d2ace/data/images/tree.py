@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from d2ace.data.container import DataError, UnknownDataError
-from d2ace.data.files import MAX_BYTES, expand, fault, refuse_bomb, shown
+from d2ace.data.readers.source import MAX_BYTES, expand, fault, refuse_bomb, shown
 
 MAX_FILE_BYTES = 1 << 28
 """Largest image or annotation of one image that is read."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from d2ace.data.container import UnknownDataError
-from d2ace.data.files import Source, fault, file_size, format_of, shown
+from d2ace.data.readers.source import Source, fault, file_size, format_of, shown
 
 DIMENSION = 300
 SPREAD = 0.38

@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 
 from d2ace.data.container import DataError, UnknownDataError
-from d2ace.data.files import fault
-from d2ace.data.images.container import ImageData, Part, image_data
-from d2ace.data.images.tree import Tree
-from d2ace.data.labels import suggest
+from d2ace.data.readers.label_names import suggest
+from d2ace.data.readers.source import fault
+
+from .container import ImageData, Part, image_data
+from .tree import Tree
 
 CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",

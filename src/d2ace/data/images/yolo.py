@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from d2ace.data.container import UnknownDataError
-from d2ace.data.files import fault
-from d2ace.data.images.container import ImageData, Part, chosen_splits, image_data
-from d2ace.data.images.tree import IMAGE_SUFFIXES, Tree
+from d2ace.data.readers.source import fault
+
+from .container import ImageData, Part, chosen_splits, image_data
+from .tree import IMAGE_SUFFIXES, Tree
 
 
 def read_yolo(tree: Tree, split: str | None = None) -> ImageData:

@@ -1,0 +1,1 @@
+"""What to run: grids, studies, and the complete description of each run."""

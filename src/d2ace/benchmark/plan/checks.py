@@ -1,0 +1,196 @@
+"""What can be known to be wrong before anything runs: each of these raises one sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from d2ace._util.errors import UserError
+from d2ace.data.images.load import KINDS
+from d2ace.data.images.tree import Tree
+from d2ace.data.readers.label_names import label_file
+from d2ace.models import MODELS, make_model
+from d2ace.models.backbones import IDENTITY
+from d2ace.selectors import Selector
+from d2ace.selectors.registry import find_selector, selector_file
+
+from .specs import training_settings
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that no run can have."""
+    from d2ace.training import RunConfig
+
+    try:
+        RunConfig.from_dict({"data": "digits", **training_settings(settings)})
+    except ValueError as error:
+        raise UserError(_clause(error)) from None
+
+
+def check_model(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse an unknown model, and options it does not take, by making a tiny one.
+
+    That of an image model has no backbone, whose weights may have to be fetched first.
+    """
+    if name in MODELS and MODELS[name].input == "image":
+        options = {**options, "backbone": IDENTITY, "weights": "none"}
+        options |= {key: "random" for key in options if key == "label_vectors"}
+    try:
+        make_model(name, 4, _labels(), **options)
+    except (TypeError, ValueError) as error:
+        raise UserError(_clause(error)) from None
+
+
+def check_selector(
+    name: str, options: Mapping[str, Any], folder: Path | None = None
+) -> dict[str, Any]:
+    """The settings for a selector: its name, its options, the checksum of its file if it has one.
+
+    A file lies in ``folder`` (beside the grid file) or where the command was typed.
+    """
+    for setting in ("batch_size", "epochs", "warmup", "seed"):
+        if setting in options:
+            raise UserError(
+                f"{setting} is a setting of the run, not an option of the selector {name!r}; write "
+                f"{setting} = {options[setting]!r} beside the selectors"
+            )
+    chosen: dict[str, Any] = {"selector": name, "selector_options": dict(options)}
+    file = selector_file(name)
+    if file is not None:
+        found = [place / file for place in (folder, Path()) if place is not None]
+        here = next((path.resolve() for path in found if path.is_file()), None)
+        if here is None:
+            raise UserError(f"there is no file {file} for the selector {name!r}")
+        chosen["selector"] = f"{here}:{name.rpartition(':')[2]}"
+        chosen["selector_source"] = selector_source(chosen["selector"])
+        return chosen
+    try:
+        if ":" not in name:  # a user's own is asked when it is made
+            tiny_selector(find_selector(name), options)
+        elif (source := selector_source(name)) is not None:
+            chosen["selector_source"] = source
+    except (TypeError, ValueError) as error:
+        raise UserError(_clause(error)) from None
+    return chosen
+
+
+def selector_source(name: str) -> str | None:
+    """SHA-256 of the file of a user's own selector; None for those of the library."""
+    file = selector_file(name)
+    if file is None:
+        method = find_selector(name)
+        if method.__module__.partition(".")[0] == "d2ace":
+            return None
+        found = inspect.getsourcefile(method)
+        if found is None:  # compiled code has none
+            return None
+        file = Path(found)
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def tiny_selector(method: type[Selector], options: Mapping[str, Any]) -> Selector:
+    """The selector for four rows: what options it takes, and what it makes of them."""
+    return method(_labels(), np.eye(4), **options)
+
+
+def values_of_own(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that a user's own selector has for these options unless it is given them."""
+    try:
+        method = find_selector(name)
+    except (TypeError, ValueError) as error:
+        raise UserError(_clause(error)) from None
+    found: dict[str, Any] = {}
+    for option in options:
+        others = {key: value for key, value in options.items() if key != option}
+        found |= own_values(method, [option], others)
+    return found
+
+
+def own_values(
+    method: type[Selector], options: Iterable[str], fixed: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What these options are by themselves, while others are ``fixed``; those that can be told."""
+    found = {option: _own_value(method, option, fixed) for option in options}
+    return {option: value for option, value in found.items() if _is_plain(value)}
+
+
+def _own_value(method: type[Selector], option: str, fixed: Mapping[str, Any]) -> Any:
+    """What an option is by default; of None, which leaves it to the preset, what comes of it."""
+    signatures = [
+        inspect.signature(vars(owner)["__init__"]).parameters
+        for owner in method.__mro__
+        if "__init__" in vars(owner)  # the rest of the options goes on to the class above
+    ]
+    default = next((one[option].default for one in signatures if option in one), None)
+    if default is not None:
+        return default
+    try:
+        return getattr(tiny_selector(method, fixed), option, None)
+    except Exception:  # a user's own may want more than a few rows
+        return None
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a number, a word, or several of these: what JSON keeps."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return isinstance(value, (bool, int, str)) or (
+        isinstance(value, float) and math.isfinite(value)
+    )
+
+
+def data_checksum(path: Path) -> str:
+    """SHA-256 of a data file, and of the label list beside it where there is one."""
+    digest = hashlib.sha256()
+    try:
+        for file in (path, label_file(path)):
+            if file is not None:
+                digest.update(file.read_bytes())
+    except OSError as error:
+        raise UserError(f"the data file {path} cannot be read: {error.strerror}") from None
+    return digest.hexdigest()
+
+
+def images_checksum(kind: str, root: str) -> str:
+    """SHA-256 of names, sizes and labels of the images in a folder; no pixel is read."""
+    data = KINDS[kind](Tree(root), None)
+    digest = hashlib.sha256()
+    for row, file in enumerate(data.files):
+        labels = data.Y.indices[data.Y.indptr[row] : data.Y.indptr[row + 1]].tolist()
+        size = data.tree.stamp(file)[0]
+        digest.update(f"{file}\0{size}\0{data.splits[row]}\0{labels}\n".encode())
+    digest.update("\n".join([*data.split_names, "", *data.label_names]).encode())
+    return digest.hexdigest()
+
+
+def check_unchanged(config: Mapping[str, Any]) -> None:
+    """Refuse a data file that is no longer what it was when the run was described."""
+    described = config.get("data_source")
+    if described is None:
+        return
+    images = config["data"] in KINDS
+    now = (
+        images_checksum(config["data"], config["root"])
+        if images
+        else data_checksum(Path(config["data"]))
+    )
+    if now != described:
+        raise UserError(
+            f"{config['data']} has changed since this run was described (its checksum was "
+            f"{described[:8]}..., now {now[:8]}...); start the grid again to run it on the new data"
+        )
+
+
+def _labels() -> Any:
+    return np.array([[1, 0], [0, 1], [1, 1], [1, 0]])
+
+
+def _clause(error: Exception) -> str:
+    """The sentence of an error, to stand behind the place where it was made."""
+    return str(error).rstrip(".")

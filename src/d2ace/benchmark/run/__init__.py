@@ -1,0 +1,1 @@
+"""Running it: engines, workers, and the folders that runs train in."""

@@ -1,0 +1,98 @@
+"""Runs as tasks of a Ray cluster; their results come back to the process that stores them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from d2ace._util.errors import RunError
+from d2ace._util.machine import cores
+from d2ace.benchmark.plan.specs import RunSpec
+
+from .engines import Event, final_event
+from .execute import execute, sentence
+
+
+class RayEngine:
+    """A task per run, each in a process of its own that ends with it.
+
+    Parameters
+    ----------
+    jobs : int
+        Tasks at the same time on a cluster that is started here. On a running cluster (``address``)
+        as many tasks as it has processors for.
+    address : str, optional
+        Of a running cluster, as ``ray.init`` takes it. Its machines need this library, the data,
+        and, to resume half-finished runs, the folder beside the store.
+    """
+
+    def __init__(self, jobs: int, address: str | None = None) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise RunError('the engine ray needs Ray; run: pip install "d2ace[ray]"') from None
+        self._ray: Any = ray  # its types do not know all that it takes
+        self._own = not ray.is_initialized()
+        if self._own:
+            started: dict[str, Any] = {"address": address} if address else {"num_cpus": cores()}
+            try:
+                ray.init(include_dashboard=False, log_to_driver=False, **started)
+            except Exception as error:
+                where = address or "on this machine"
+                raise RunError(f"no Ray cluster {where}: {sentence(error)}") from None
+        available = int(self._ray.cluster_resources().get("CPU", 1))
+        self.slots = min(jobs, available) if address is None else available
+        self._threads = max(1, available // self.slots)
+        # A process per task, so that one run cannot disturb the next.
+        options = {"num_cpus": self._threads, "max_calls": 1, "max_retries": 0}
+        self._task = self._ray.remote(**options)(_run)
+        self._running: dict[Any, tuple[RunSpec, Path]] = {}
+        self._stopping = False
+
+    def start(self, spec: RunSpec, folder: Path) -> None:
+        """Submit the run."""
+        task = self._task.remote(json.dumps(spec.config), str(folder), self._threads)
+        self._running[task] = (spec, folder)
+
+    def events(self, seconds: float) -> list[Event]:
+        """The runs that have ended."""
+        ended, _ = (
+            self._ray.wait(list(self._running), timeout=seconds) if self._running else ([], [])
+        )
+        return [self._event(task) for task in ended]
+
+    def _event(self, task: Any) -> Event:
+        spec, folder = self._running.pop(task)
+        try:
+            text, result, recording = self._ray.get(task)
+        except Exception as error:
+            if self._stopping:
+                return Event(spec, "stopped")
+            return Event(spec, "failed", error=sentence(error))
+        message = json.loads(text)
+        if message["state"] == "finished":
+            return Event(spec, "finished", result=json.loads(result), recording=recording)
+        return final_event(spec, folder, message)
+
+    def stop(self) -> None:
+        """End the tasks; what they saved after their last epoch is where they go on."""
+        self._stopping = True
+        for task in self._running:
+            self._ray.cancel(task, force=True)
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started here ends."""
+        if self._own:
+            self._ray.shutdown()
+
+
+def _run(config: str, folder: str, threads: int) -> tuple[str, str, bytes | None]:
+    """What a task does: the last message, the result as JSON, the recording."""
+    from .execute import outcome
+
+    messages: list[dict[str, Any]] = []
+    execute(json.loads(config), folder, threads, messages.append, process=False)
+    left = outcome(Path(folder)) if messages[-1] == {"state": "finished"} else None
+    result, recording = left or ({}, None)
+    return json.dumps(messages[-1]), json.dumps(result), recording

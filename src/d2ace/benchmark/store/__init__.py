@@ -1,0 +1,1 @@
+"""Keeping it: the SQLite file of a store, and the same as CSV."""

@@ -1,0 +1,214 @@
+"""What a person sees while a grid runs: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, TextIO
+
+from d2ace.benchmark.plan.specs import RunSpec
+from d2ace.benchmark.run.engines import Event
+
+
+class View:
+    """Shows nothing, but knows how far things are; others say it aloud.
+
+    Parameters
+    ----------
+    total : int
+        Runs to be done.
+    slots : int
+        Runs at the same time.
+    seconds : dict
+        Mean duration of earlier runs by (dataset, model).
+    names : dict
+        Run key -> dataset, where files of the same name are told apart.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        slots: int = 1,
+        seconds: Mapping[tuple[str, str], float] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> None:
+        self.total, self.slots = total, slots
+        self._names = names or {}
+        self.done = {"finished": 0, "failed": 0, "stopped": 0}
+        self.running: dict[str, tuple[RunSpec, float, int]] = {}
+        self._means = {key: (mean, 1) for key, mean in (seconds or {}).items()}
+
+    def title(self, spec: RunSpec) -> str:
+        """The run in a line."""
+        return spec.title.replace(spec.dataset, self._names.get(spec.key, spec.dataset), 1)
+
+    def started(self, spec: RunSpec) -> None:
+        """A run begins."""
+        self.running[spec.key] = (spec, time.monotonic(), 0)
+
+    def epoch(self, spec: RunSpec, epoch: int) -> None:
+        """A run has ended an epoch."""
+        if spec.key in self.running:
+            self.running[spec.key] = (*self.running[spec.key][:2], epoch)
+
+    def ended(self, event: Event) -> None:
+        """A run is finished, failed, or stopped."""
+        self.running.pop(event.spec.key, None)
+        self.done[event.kind] += 1
+        if event.kind == "finished" and event.result is not None:
+            place = (event.spec.dataset, event.spec.model)
+            mean, count = self._means.get(place, (0.0, 0))
+            took = event.result["seconds"]["total"]
+            self._means[place] = ((mean * count + took) / (count + 1), count + 1)
+
+    def tick(self, waiting: Sequence[RunSpec]) -> None:
+        """Time passes."""
+
+    def stopping(self) -> None:
+        """A signal came."""
+
+    def seconds_left(self, waiting: Sequence[RunSpec]) -> float | None:
+        """Time left if runs take as long as earlier ones on their dataset and model."""
+        if not self._means:
+            return None
+        usual = sum(mean for mean, _ in self._means.values()) / len(self._means)
+
+        def expected(spec: RunSpec) -> float:
+            return self._means.get((spec.dataset, spec.model), (usual, 1))[0]
+
+        left = sum(expected(spec) for spec in waiting)
+        for spec, _, epoch in self.running.values():
+            left += expected(spec) * (1 - epoch / spec.config["epochs"])
+        return left / max(1, min(self.slots, len(waiting) + len(self.running)))
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+
+class Lines(View):
+    """A line when a run ends."""
+
+    def __init__(self, *arguments: Any, to: TextIO | None = None) -> None:
+        super().__init__(*arguments)
+        self._to = to or sys.stderr
+
+    def ended(self, event: Event) -> None:
+        """Say how it ended."""
+        super().ended(event)
+        count = sum(self.done.values())
+        self._say(f"[{count}/{self.total}] {self.title(event.spec)}: {outcome_of(event)}")
+
+    def stopping(self) -> None:
+        """Say that it may take a moment."""
+        self._say("stopping: the running runs save where they stand")
+
+    def _say(self, line: str) -> None:
+        print(line, file=self._to, flush=True)
+
+
+class Live(View):
+    """A table that renews itself, with what runs now and the time left."""
+
+    RECENT = 6
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        from rich.console import Console
+        from rich.live import Live as RichLive
+
+        self._waiting: Sequence[RunSpec] = ()
+        self._recent: list[str] = []
+        self._note = ""
+        self._live = RichLive(
+            console=Console(stderr=True), get_renderable=self._render, auto_refresh=False
+        )
+
+    def __enter__(self) -> Live:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def ended(self, event: Event) -> None:
+        """Keep the last few in sight."""
+        super().ended(event)
+        line = f"{self.title(event.spec)}: {outcome_of(event)}"
+        self._recent = [*self._recent, line][-self.RECENT :]
+
+    def stopping(self) -> None:
+        """Say that it may take a moment."""
+        self._note = "stopping: the running runs save where they stand"
+
+    def tick(self, waiting: Sequence[RunSpec]) -> None:
+        """Draw anew."""
+        self._waiting = waiting
+        self._live.refresh()
+
+    def _render(self) -> Any:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        left = self.seconds_left(self._waiting)
+        counts = (
+            f"{self.done['finished']} finished, {self.done['failed']} failed, "
+            f"{len(self._waiting) + len(self.running)} to go"
+        )
+        ahead = f", about {duration(left)} left" if left else ""
+        now = Table(box=None, pad_edge=False, show_header=False)
+        for spec, since, epoch in self.running.values():
+            now.add_row(
+                Text(self.title(spec)),
+                f"epoch {epoch}/{spec.config['epochs']}",
+                ProgressBar(spec.config["epochs"], epoch, width=20),
+                duration(time.monotonic() - since),
+            )
+        lines = [Text(line, style="dim") for line in self._recent]
+        done = self.done["finished"] + self.done["failed"]
+        whole = Table.grid(padding=(0, 2))
+        bar = ProgressBar(max(1, self.total), done, width=40)
+        whole.add_row(bar, Text(f"{counts}{ahead}", style="bold"))
+        return Group(*lines, whole, now, Text(self._note))
+
+
+def make_view(
+    total: int,
+    slots: int,
+    seconds: Mapping[tuple[str, str], float] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> View:
+    """The view that fits where standard error goes."""
+    kind = Live if sys.stderr.isatty() else Lines
+    return kind(total, slots, seconds, names)
+
+
+def outcome_of(event: Event) -> str:
+    """How a run ended, in a few words."""
+    if event.kind == "failed":
+        return f"failed: {event.error}"
+    if event.kind == "stopped" or event.result is None:
+        return "stopped"
+    monitor = event.spec.config["monitor"]
+    score = event.result["test"].get(monitor)
+    shown = "undefined" if score is None else f"{score:.4f}"
+    return f"test {monitor} {shown} in {duration(event.result['seconds']['total'])}"
+
+
+def duration(seconds: float) -> str:
+    """A time span for people: "48 s", "12 min", "3 h 20 min"."""
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

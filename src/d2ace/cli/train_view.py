@@ -1,0 +1,214 @@
+"""Watching a run: a live table on a terminal, plain lines elsewhere, TensorBoard's event files."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TextIO
+
+from d2ace._util.errors import UserError
+from d2ace.evaluation import METRICS
+from d2ace.training.config import RunConfig
+from d2ace.training.run import Watch
+from d2ace.training.verified import make_folder
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+__all__ = ["EventFiles", "Lines", "LiveView", "StoredImages", "together"]
+
+
+def together(*watches: Watch | None) -> Watch:
+    """One function that tells all."""
+    return _Together([watch for watch in watches if watch is not None])
+
+
+class _Together:
+    """A class, so that it can be sent to new processes."""
+
+    def __init__(self, watches: list[Watch]) -> None:
+        self.watches = watches
+
+    def __call__(self, entry: dict[str, Any]) -> None:
+        for watch in self.watches:
+            watch(entry)
+
+
+class _Story:
+    """What both views tell: the best so far, and the time left."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._start(config)
+
+    def _start(self, config: RunConfig, title: str = "") -> None:
+        self.config, self.title = config, title
+        self.best: tuple[int, float] | None = None
+        self._begun: tuple[float, int] | None = None
+
+    def add(self, entry: dict[str, Any]) -> None:
+        monitor = self.config.monitor
+        score = entry["validation"][monitor]
+        best = math.nan if self.best is None else self.best[1]
+        higher = METRICS[monitor].higher_is_better
+        if self.best is None or math.isnan(best) or (score > best if higher else score < best):
+            self.best = (entry["epoch"], score)
+        if self._begun is None:  # the first epoch seen tells what an epoch takes
+            self._begun = (monotonic() - sum(entry["seconds"].values()), entry["epoch"] - 1)
+
+    def left(self, epoch: int) -> str:
+        """Minutes and seconds to go, from the mean of the epochs seen."""
+        assert self._begun is not None  # noqa: S101 - add comes first
+        start, before = self._begun
+        seconds = (monotonic() - start) / (epoch - before) * (self.config.epochs - epoch)
+        return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+    def score(self, entry: dict[str, Any]) -> str:
+        """The monitored score of the epoch, and the best so far."""
+        assert self.best is not None  # noqa: S101 - add comes first
+        epoch, best = self.best
+        return f"{entry['validation'][self.config.monitor]:.4f} (best {best:.4f} in epoch {epoch})"
+
+    def selection(self, entry: dict[str, Any]) -> str:
+        if entry["p_beta"] is None and entry["pressure"] is None:
+            return f"{entry['distinct_rows']} rows"
+        parts = [f"{entry['distinct_rows']} rows, {entry['effective_rows']:.0f} effective"]
+        if entry["pressure"] is not None:
+            parts.append(f"s {entry['pressure']:.3g}")
+        if entry["p_beta"] is not None:
+            parts.append(f"p_beta {entry['p_beta']:.2f}")
+        return ", ".join(parts)
+
+
+class Lines(_Story):
+    """One plain line for an epoch."""
+
+    def __init__(self, config: RunConfig, stream: TextIO | None = None) -> None:
+        super().__init__(config)
+        self._stream = stream
+
+    def candidate(self, config: RunConfig, title: str) -> None:
+        """Another run of a search begins."""
+        self._start(config, title)
+        self._say(title)
+
+    def __call__(self, entry: dict[str, Any]) -> None:
+        """Print the epoch."""
+        self.add(entry)
+        self._say(
+            f"epoch {entry['epoch']}/{self.config.epochs}  loss {entry['train_loss']:.4f}  "
+            f"{self.config.monitor} {self.score(entry)}  {self.selection(entry)}  "
+            f"left {self.left(entry['epoch'])}"
+        )
+
+    def _say(self, line: str) -> None:
+        print(line, file=self._stream or sys.stderr, flush=True)
+
+
+class LiveView(_Story):
+    """A table that stays in place; enter it before the run and leave it afterwards."""
+
+    def __init__(self, config: RunConfig, console: Any) -> None:
+        super().__init__(config)
+        self._console = console
+        self._live: Live | None = None
+
+    def __enter__(self) -> LiveView:
+        from rich.live import Live
+
+        self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def candidate(self, config: RunConfig, title: str) -> None:
+        """Another run of a search begins."""
+        self._start(config, title)
+        if self._live is not None:
+            self._live.update(title)
+
+    def __call__(self, entry: dict[str, Any]) -> None:
+        """Show the epoch."""
+        self.add(entry)
+        if self._live is not None:
+            self._live.update(self._table(entry))
+
+    def _table(self, entry: dict[str, Any]) -> Table:
+        from rich.markup import escape
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        config = self.config
+        table = Table(box=None, show_header=False, pad_edge=False)
+        table.add_column(style="dim")
+        table.add_column()
+        table.add_row(
+            "run",
+            escape(f"{config.data}, {config.model}, {config.selector}, fold {config.fold}"),
+        )
+        if self.title:
+            table.add_row("search", self.title)
+        table.add_row("", ProgressBar(config.epochs, entry["epoch"], width=40))
+        table.add_row(
+            "epoch", f"{entry['epoch']} of {config.epochs}, {self.left(entry['epoch'])} left"
+        )
+        table.add_row("loss", f"{entry['train_loss']:.4f}")
+        table.add_row(METRICS[config.monitor].title, self.score(entry))
+        table.add_row("selection", self.selection(entry))
+        return table
+
+
+class StoredImages:
+    """A line for every tenth of the images whose features are stored before training."""
+
+    def __init__(self) -> None:
+        self._told = -1
+
+    def __call__(self, done: int, total: int) -> None:
+        """Print it when it is due."""
+        if 10 * done // total > self._told:
+            self._told = 10 * done // total
+            print(f"features of {done:,} of {total:,} images", file=sys.stderr, flush=True)
+
+
+class EventFiles:
+    """Every epoch as TensorBoard events; an epoch trained again replaces the earlier one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._writer: Any = None
+        make_folder(folder)
+        try:
+            import tensorboard  # noqa: F401 - asked for before hours of training, not after
+        except ImportError as error:
+            raise UserError(
+                'tensorboard is not installed; run: pip install "d2ace[tensorboard]"'
+            ) from error
+
+    def __call__(self, entry: dict[str, Any]) -> None:
+        """Write the epoch."""
+        epoch = entry["epoch"]
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(self.folder), purge_step=epoch)
+        scalars = {
+            "loss/drawn": entry["train_loss"],
+            "loss/all": entry["epoch_loss"],
+            "learning_rate": entry["learning_rate"],
+            **{f"validation/{name}": value for name, value in entry["validation"].items()},
+            **{f"seconds/{part}": value for part, value in entry["seconds"].items()},
+            **{
+                f"selection/{name}": entry[name]
+                for name in ("pressure", "p_beta", "effective_rows", "distinct_rows", "entropy")
+            },
+        }
+        for name, value in scalars.items():
+            if value is not None and math.isfinite(value):
+                self._writer.add_scalar(name, value, epoch)
+        self._writer.flush()

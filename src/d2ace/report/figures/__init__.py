@@ -1,0 +1,1 @@
+"""Figures of the report, a file for each kind."""

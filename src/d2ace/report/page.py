@@ -1,0 +1,120 @@
+"""The report: one page that needs nothing else, and its figures and tables as files beside it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup, escape
+
+from d2ace.benchmark.store.database import Store
+from d2ace.report.figures.figure import Figure, standalone
+
+from . import published as printed
+from . import sections
+from .collect import collect
+from .figures import style
+from .folder import WrittenFolder
+from .layout import Part, Report
+
+TEMPLATES = "templates"
+PAGE = "index.html"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a report consists of."""
+
+    page: Path
+    headline: str
+    """The summary in a sentence or two."""
+    figures: int
+    tables: int
+
+
+def write_report(
+    store: Store,
+    out: str | Path,
+    published: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Written:
+    """Write ``index.html`` into the folder ``out``, with ``figures/`` and ``tables/`` beside it.
+
+    The same store gives the same bytes.
+
+    Parameters
+    ----------
+    store : Store
+        Finished and failed runs.
+    out : path
+        Folder, made if need be. Files of an earlier report there are replaced; a file that would
+        be, and was not written by one or was changed since, is refused before anything is written.
+    published : path, optional
+        Folder with CSV files of published figures instead of the D2ACE paper's (`published.py`).
+    progress : callable, optional
+        Called with the number of parts written and of all parts.
+    """
+    folder = WrittenFolder(Path(out))
+    folder.check([PAGE])
+    everything = sections.build(collect(store), printed.load(published))
+    parts = [part for one in everything.sections for part in one.parts]
+    folder.check([PAGE, *(name for part in parts for name in _files_of(part))])
+    files: dict[str, bytes] = {}
+    drawings: dict[str, Markup] = {}
+    for done, part in enumerate(parts, start=1):
+        if isinstance(part, Figure):
+            svg, document = part.render()
+            alt = escape(part.alt)
+            svg = svg.replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)
+            drawings[part.name] = Markup(svg)  # noqa: S704 - matplotlib escapes what it prints
+            contents = (standalone(svg).encode(), document)
+        else:
+            contents = (part.csv().encode(), part.latex().encode())
+        files |= zip(_files_of(part), contents, strict=True)
+        if progress is not None:
+            progress(done, len(parts))
+    files[PAGE] = _page(everything, drawings).encode()
+    folder.write(files)
+    tables = sum(part.kind == "table" for part in parts)
+    headline = f"{everything.headline} {everything.lead}".strip()
+    return Written(folder.folder / PAGE, headline, len(drawings), tables)
+
+
+def _files_of(part: Part) -> tuple[str, str]:
+    """The two files of a table or figure."""
+    if isinstance(part, Figure):
+        return f"figures/{part.name}.svg", f"figures/{part.name}.pdf"
+    return f"tables/{part.name}.csv", f"tables/{part.name}.tex"
+
+
+def _page(everything: Report, drawings: dict[str, Markup]) -> str:
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        loader=jinja2.FunctionLoader(_template),
+    )
+    script = _template("report.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template("report.html").render(
+        report=everything,
+        drawings=drawings,
+        # These two are ours, not the user's.
+        style_sheet=Markup(_template("report.css") + style.dark_rules(".drawing")),  # noqa: S704
+        script=Markup(script),  # noqa: S704
+        policy=(
+            f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
+            "base-uri 'none'; form-action 'none'"
+        ),
+    )
+
+
+def _template(name: str) -> str:
+    return (resources.files("d2ace.report") / TEMPLATES / name).read_text(encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Tables of the report, a file for each kind."""

@@ -1,0 +1,198 @@
+"""Tables of convergence: how soon a method is good, when it is best, what is lost afterwards."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from d2ace.benchmark.store.database import StoredRun
+from d2ace.evaluation import METRICS
+from d2ace.report.collect import BASELINE, Array, Comparison, curve, number
+from d2ace.report.figures import style
+from d2ace.report.figures.training import monitored
+
+from .table import Cell, Table, Value, word
+
+
+def targets(name: str, comparison: Comparison) -> Table | None:
+    """Epochs and seconds until a method is as good as Random ever was on the validation rows."""
+    rows: list[list[Cell]] = []
+    data: list[dict[str, Value]] = []
+    for dataset in comparison.datasets:
+        goals = {
+            (run.fold, run.seed): _best(scores)
+            for run, scores in _validation(comparison, dataset, BASELINE)
+        }
+        goals = {where: goal for where, goal in goals.items() if not np.isnan(goal)}
+        if not goals:
+            continue
+        row = [word(dataset)]
+        for method in comparison.methods:
+            reached = [
+                _reach(run, scores, goals[run.fold, run.seed])
+                for run, scores in _validation(comparison, dataset, method)
+                if (run.fold, run.seed) in goals
+            ]
+            hits = [hit for hit in reached if hit is not None]
+            # More than half must arrive for a median that counts the others as "never".
+            often = 2 * len(hits) > len(reached)
+            epoch, second = (
+                _median(hits, len(reached), part) if often else None for part in (0, 1)
+            )
+            note = f"{len(hits)} of {len(reached)}" if reached else ""
+            spread = ""
+            if second is not None and not np.isnan(second):
+                spread = f"{second:.1f} s"
+            text = "–" if not reached else "never" if epoch is None else f"{epoch:g}"
+            row.append(Cell(text, epoch, spread=spread, note=note))
+            data.append(
+                {
+                    "dataset": dataset,
+                    "method": method,
+                    "epochs": epoch,
+                    "seconds": second,
+                    "reached": len(hits),
+                    "runs": len(reached),
+                }
+            )
+        rows.append(row)
+    if not rows:
+        return None
+    return Table(
+        name=name,
+        title=f"Epochs to {BASELINE}'s best, {comparison.heading}",
+        caption=(
+            f"Epochs, and seconds without evaluation, until a run's validation score is as good as "
+            f"the best of {BASELINE}'s run with the same fold and seed. The median over runs, one "
+            "that does not get there counting as never. Below it, how many of the runs got there."
+        ),
+        columns=["Dataset", *comparison.methods],
+        rows=rows,
+        data=data,
+    )
+
+
+def peaks(name: str, comparison: Comparison) -> Table | None:
+    """When a method is best on the validation rows, and what it has lost at the last epoch."""
+    rows: list[list[Cell]] = []
+    data: list[dict[str, Value]] = []
+    for dataset in comparison.datasets:
+        row = [word(dataset)]
+        for method in comparison.methods:
+            curves = [scores for _, scores in _validation(comparison, dataset, method)]
+            curves = [scores for scores in curves if np.isfinite(scores).any()]
+            if not curves:
+                row.append(Cell("–"))
+                continue
+            epoch = float(np.median([np.nanargmax(scores) + 1 for scores in curves]))
+            lost = float(np.mean([_best(scores) - _last(scores) for scores in curves]))
+            row.append(Cell(f"{epoch:g}", epoch, note=f"−{lost:.4f}"))
+            data.append(
+                {
+                    "dataset": dataset,
+                    "method": method,
+                    "best_epoch": epoch,
+                    "lost_after": lost,
+                    "runs": len(curves),
+                }
+            )
+        if any(cell.value is not None for cell in row[1:]):
+            rows.append(row)
+    if not rows:
+        return None
+    return Table(
+        name=name,
+        title=f"Best epoch, {comparison.heading}",
+        caption=(
+            "The epoch with the best validation score, the median over runs, and below it how much "
+            "of that score is gone at the last epoch, the mean over runs. A method that overfits "
+            "is best early and loses much; the best of many noisy scores flatters, so all lose a "
+            "little."
+        ),
+        columns=["Dataset", *comparison.methods],
+        rows=rows,
+        data=data,
+    )
+
+
+def losses(name: str, comparison: Comparison) -> Table | None:
+    """Mean loss of all training rows after a quarter, half and the whole of the epochs."""
+    rows: list[list[Cell]] = []
+    data: list[dict[str, Value]] = []
+    for dataset in comparison.datasets:
+        curves = {
+            method: _mean_curve([curve(run, "epoch_loss") for run in runs])
+            for method in comparison.methods
+            if (runs := comparison.runs(dataset, method))
+        }
+        epochs = min(map(len, curves.values()), default=0)
+        for epoch in sorted({-(-epochs // 4), -(-epochs // 2), epochs} - {0}):
+            values = {method: float(values[epoch - 1]) for method, values in curves.items()}
+            if not any(np.isfinite(value) for value in values.values()):
+                continue
+            row = [word(dataset), Cell(f"{epoch}", epoch)]
+            for method in comparison.methods:
+                value = values.get(method, float("nan"))
+                if np.isnan(value):
+                    row.append(Cell("–"))
+                    continue
+                row.append(Cell(f"{value:.4f}", value))
+                data.append({"dataset": dataset, "epoch": epoch, "method": method, "loss": value})
+            rows.append(row)
+    if not rows:
+        return None
+    return Table(
+        name=name,
+        title=f"Loss of all training rows, {comparison.heading}",
+        caption=(
+            "Mean loss over all training rows, by an evaluation pass after the epoch: the mean "
+            "over runs, after a quarter, half and all of the epochs."
+        ),
+        columns=["Dataset", "Epoch", *comparison.methods],
+        rows=rows,
+        data=data,
+    )
+
+
+def _mean_curve(curves: list[Array]) -> Array:
+    """The mean over runs, as far as all of them go."""
+    shortest = min(map(len, curves))
+    return np.mean([values[:shortest] for values in curves], axis=0)
+
+
+def _validation(comparison: Comparison, dataset: str, method: str) -> list[tuple[StoredRun, Array]]:
+    """Runs of a method with their validation scores by epoch, turned so that more is better."""
+    metric = monitored(comparison, dataset)
+    sign = 1.0 if METRICS[metric].higher_is_better else -1.0
+    runs = comparison.runs(dataset, method)
+    return [(run, sign * curve(run, "validation", metric)) for run in runs]
+
+
+def _best(values: Array) -> float:
+    finite = values[np.isfinite(values)]
+    return float(finite.max()) if finite.size else float("nan")
+
+
+def _last(values: Array) -> float:
+    return float(values[np.isfinite(values)][-1])
+
+
+def _reach(run: StoredRun, values: Array, goal: float) -> tuple[int, float] | None:
+    """First epoch (from 1) as good as the goal, and the seconds until then."""
+    hits = np.flatnonzero(values >= goal)
+    if not hits.size:
+        return None
+    place = int(hits[0])
+    spent = number((run.result or {})["seconds"].get("setup"))
+    epochs = curve(run, "seconds", "sum")  # what a CSV file keeps of the parts
+    if np.isnan(epochs).all():
+        parts = {part: curve(run, "seconds", part) for part in style.PARTS if part != "setup"}
+        parts["save"] = np.nan_to_num(parts["save"])  # which runs of before did not count
+        epochs = np.sum(list(parts.values()), axis=0)
+    return place + 1, spent + float(epochs[: place + 1].sum())
+
+
+def _median(hits: list[tuple[int, float]], runs: int, part: int) -> float:
+    values = sorted(hit[part] for hit in hits)
+    values += [float("inf")] * (runs - len(values))
+    middle = (values[(runs - 1) // 2], values[runs // 2])
+    return float(np.mean(middle))

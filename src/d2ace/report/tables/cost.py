@@ -1,0 +1,249 @@
+"""Tables of cost in seconds and of the runs themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from d2ace.benchmark.store.database import StoredRun
+from d2ace.report.collect import BASELINE, SHOWN, Comparison, Laboratory, counted
+from d2ace.report.figures import style
+from d2ace.report.figures.training import seconds
+from d2ace.report.naming import dataset_names
+
+from .table import Cell, Table, Value, figure, word
+
+
+def times(name: str, comparison: Comparison) -> Table:
+    """Seconds of a run by part, what selection adds to training, and the ratio to Random."""
+    rows = []
+    for dataset in comparison.datasets:
+        for method in comparison.methods:
+            runs = comparison.runs(dataset, method)
+            if not runs:
+                continue
+            parts = seconds(runs)
+            total = _total(runs)
+            ratio = _ratio(runs, comparison.runs(dataset, BASELINE))
+            rows.append(
+                [
+                    word(dataset),
+                    word(method),
+                    *[figure(parts[part], ".2f") for part in style.PARTS],
+                    figure(total, ".2f"),
+                    figure(selection_share(runs), ".2%"),
+                    figure(ratio, ".2f"),
+                ]
+            )
+    return Table(
+        name=name,
+        title=f"Seconds per run, {comparison.heading}",
+        caption=(
+            "Mean wall-clock seconds, evaluation left out. “Selection” is what is neither training "
+            "nor saving, over the training of the same run: the fair comparison where other jobs "
+            f"shared the machine. “× {BASELINE}” is the total over {BASELINE}'s on the same folds "
+            "and seeds, which such jobs distort."
+            + (f" {uncounted}" if (uncounted := _uncounted(comparison)) else "")
+        ),
+        columns=[
+            "Dataset",
+            "Method",
+            *[part_title for part_title, _ in style.PARTS.values()],
+            "Total",
+            "Selection",
+            f"× {BASELINE}",
+        ],
+        rows=rows,
+    )
+
+
+def _uncounted(comparison: Comparison) -> str:
+    """What is to be said of runs that were stored before saving was counted."""
+    runs = [run for cell in comparison.cells.values() for run in cell]
+    before = sum(not _counted(run) for run in runs)
+    if not before:
+        return ""
+    return f"Saving was not counted in {before} of {counted(len(runs), 'run')}: it is 0 there."
+
+
+def inventory(name: str, laboratory: Laboratory) -> Table:
+    """What ran, study by study; every run in the CSV."""
+    rows = []
+    names = _names(laboratory)
+    for (study, model, dataset), found in _places(laboratory).items():
+        done = [run for run in found if run.status == "finished"]
+        bad = [run for run in found if run.status == "failed"]
+        runs = _current(laboratory, found) or found
+        rows.append(
+            [
+                word(study),
+                word(model),
+                word(dataset),
+                Cell(*_count({run.method for run in runs})),
+                Cell(*_count({run.fold for run in runs})),
+                Cell(*_count({run.seed for run in runs})),
+                Cell(str(len(done)), len(done)),
+                Cell(str(len(bad)), len(bad)),
+                Cell(*_number(_missing(runs))),
+            ]
+        )
+    data: list[dict[str, Value]] = [
+        {
+            "study": run.study,
+            "model": run.model,
+            "dataset": names[run.study, run.key],
+            "method": run.method,
+            "fold": run.fold,
+            "seed": run.seed,
+            "status": run.status,
+            "error": run.error,
+            **{metric: (run.result or {}).get("test", {}).get(metric) for metric in SHOWN},
+            "seconds": (run.result or {}).get("seconds", {}).get("total"),
+            "finished_at": run.finished_at,
+            "key": run.key,
+        }
+        for run in [*laboratory.finished, *laboratory.failed]
+    ]
+    return Table(
+        name=name,
+        title="Runs",
+        caption=(
+            "What is in the store. “Missing” counts the runs that some method of the row has and "
+            "another has not, by fold and seed. The CSV file has a line for every run."
+        ),
+        columns=[
+            "Study",
+            "Model",
+            "Dataset",
+            "Methods",
+            "Folds",
+            "Seeds",
+            "Finished",
+            "Failed",
+            "Missing",
+        ],
+        rows=rows,
+        data=data,
+    )
+
+
+def failures(name: str, laboratory: Laboratory) -> Table | None:
+    """The runs that failed, with what they said."""
+    if not laboratory.failed:
+        return None
+    return Table(
+        name=name,
+        title="Failed runs",
+        caption="Runs that ended with an error; they are in no other table.",
+        columns=["Study", "Model", "Dataset", "Method", "Fold", "Seed", "Error"],
+        rows=[
+            [
+                word(run.study),
+                word(run.model),
+                word(run.dataset),
+                word(run.method),
+                Cell(*_number(run.fold)),
+                Cell(*_number(run.seed)),
+                word((run.error or "").strip()),
+            ]
+            for run in laboratory.failed
+        ],
+    )
+
+
+def missing_runs(laboratory: Laboratory) -> list[str]:
+    """What is missing, in words: one sentence per dataset and model."""
+    sentences = []
+    for (study, model, dataset), found in _places(laboratory).items():
+        runs = _current(laboratory, found)
+        gaps = {
+            method: missing
+            for method in style.order(run.method for run in runs)
+            if (missing := _gaps(runs, method))
+        }
+        if gaps and study != "sweep":
+            listed = ", ".join(f"{method} ({len(missing)})" for method, missing in gaps.items())
+            sentences.append(f"{study}, {model} on {dataset}: {listed}")
+    return sentences
+
+
+def _names(laboratory: Laboratory) -> dict[tuple[str, str], str]:
+    """Study and run key -> dataset, with unusual settings as in the other tables."""
+    studies: dict[str, list[StoredRun]] = {}
+    for run in [*laboratory.finished, *laboratory.failed]:
+        studies.setdefault(run.study, []).append(run)
+    return {
+        (study, key): name
+        for study, runs in studies.items()
+        for key, name in dataset_names(runs).items()
+    }
+
+
+def _places(laboratory: Laboratory) -> dict[tuple[str, str, str], list[StoredRun]]:
+    """Study, model and dataset -> runs."""
+    names = _names(laboratory)
+    groups: dict[tuple[str, str, str], list[StoredRun]] = {}
+    for run in [*laboratory.finished, *laboratory.failed]:
+        place = (run.study, run.model, names[run.study, run.key])
+        groups.setdefault(place, []).append(run)
+    return dict(sorted(groups.items()))
+
+
+def _current(laboratory: Laboratory, runs: list[StoredRun]) -> list[StoredRun]:
+    """Without failed runs of versions that have been replaced."""
+    return [run for run in runs if (run.study, run.key) not in laboratory.outdated]
+
+
+def _gaps(runs: list[StoredRun], method: str) -> set[tuple[int, int]]:
+    """(fold, seed) pairs that some method has and this one has not finished."""
+    every = {(run.fold, run.seed) for run in runs}
+    return every - {
+        (run.fold, run.seed) for run in runs if run.method == method and run.status == "finished"
+    }
+
+
+def _missing(runs: list[StoredRun]) -> int:
+    tried = {(run.method, run.fold, run.seed) for run in runs}
+    methods, places = {run.method for run in runs}, {(run.fold, run.seed) for run in runs}
+    return len(methods) * len(places) - len(tried)
+
+
+def _count(values: set[Any]) -> tuple[str, int]:
+    return _number(len(values))
+
+
+def _number(count: int) -> tuple[str, int]:
+    return str(count), count
+
+
+def _total(runs: tuple[StoredRun, ...], parts: Iterable[str] = style.PARTS) -> float:
+    spent = seconds(runs)
+    return float(np.nansum([spent[part] for part in parts]))
+
+
+def selection_share(runs: tuple[StoredRun, ...]) -> float | None:
+    """Mean over runs of the seconds that selection took, divided by those of training."""
+    selection = [part for part in style.PARTS if part not in ("train", "save")]
+    pairs = [(_total((run,), selection), _total((run,), ["train"])) for run in runs]
+    shares = [selecting / training for selecting, training in pairs if training]
+    return float(np.mean(shares)) if shares else None
+
+
+def _counted(run: StoredRun) -> bool:
+    """Whether the seconds of saving were counted."""
+    return (run.result or {})["seconds"].get("save") is not None
+
+
+def _ratio(runs: tuple[StoredRun, ...], baseline: tuple[StoredRun, ...]) -> float | None:
+    """Total over the baseline's, on the folds and seeds both have.
+
+    Saving is left out unless all of them counted it, or runs of before would seem cheaper.
+    """
+    parts = [part for part in style.PARTS if part != "save" or all(map(_counted, runs + baseline))]
+    base = {(run.fold, run.seed): _total((run,), parts) for run in baseline}
+    own = {(run.fold, run.seed): _total((run,), parts) for run in runs}
+    both = base.keys() & own.keys()
+    below = sum(base[where] for where in sorted(both))
+    return sum(own[where] for where in sorted(both)) / below if below else None

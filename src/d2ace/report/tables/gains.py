@@ -1,0 +1,99 @@
+"""Tables of the difference to Random, paired by fold and seed: over datasets and on each."""
+
+from __future__ import annotations
+
+from d2ace.evaluation import METRICS
+from d2ace.report.collect import BASELINE, SHOWN, Comparison
+from d2ace.report.figures.style import base_of
+from d2ace.report.intervals import HOW, Interval, interval
+from d2ace.report.published import Published
+
+from .scores import Beside
+from .table import Cell, Table, Value, signed, word
+
+
+def gains(name: str, comparison: Comparison) -> Table:
+    """Difference to Random of every method in every metric, over all datasets."""
+    rows = []
+    data: list[dict[str, Value]] = []
+    for method in _rivals(comparison):
+        row = [word(method)]
+        for metric in SHOWN:
+            found = comparison.differences(metric, method)
+            one = interval(found)
+            numbers = _numbers(one)
+            notes = [_certainty(one)]
+            if 0 < len(found) < len(comparison.datasets):
+                notes.append(f"{len(found)} of {len(comparison.datasets)} datasets")
+            note = "\n".join(filter(None, notes))
+            row.append(Cell(signed(str(one)), numbers["difference"], note=note))
+            data.append({"metric": metric, "method": method, **numbers, "datasets": len(found)})
+        rows.append(row)
+    return Table(
+        name=name,
+        title=f"Better than {BASELINE} by, {comparison.heading}",
+        caption=(
+            f"Mean difference to {BASELINE} in the metric's units, positive is better whatever "
+            "the metric, over these datasets, which count alike, with its 95 % interval over "
+            f"folds and seeds (paired). {HOW}"
+        ),
+        columns=["Method", *[METRICS[metric].title for metric in SHOWN]],
+        rows=rows,
+        data=data,
+    )
+
+
+def by_dataset(name: str, comparison: Comparison, metric: str, published: Published) -> Table:
+    """Difference to Random on every dataset, beside the difference that was published."""
+    methods = _rivals(comparison)
+    better = 1 if METRICS[metric].higher_is_better else -1
+    rows = []
+    data: list[dict[str, Value]] = []
+    told = False
+    for dataset in comparison.datasets:
+        beside = Beside(published, comparison, metric, dataset)
+        base, _ = beside.score(BASELINE)
+        row = [word(dataset)]
+        for method in methods:
+            one = interval(comparison.differences(metric, method, datasets=[dataset]))
+            printed, _ = beside.score(method)
+            theirs = None
+            another = base_of(method) != BASELINE  # a variant of it has its printed scores
+            if another and printed is not None and base is not None:
+                theirs = round(better * (printed - base), 4) + 0.0  # as printed, never −0
+            told = told or theirs is not None
+            paper = "" if theirs is None else signed(f"paper {theirs:+.4f}")
+            note = "\n".join(filter(None, [_certainty(one), paper]))
+            numbers = _numbers(one)
+            mean, _, spread = signed(str(one)).partition(" ")
+            row.append(Cell(mean, numbers["difference"], spread=spread, note=note))
+            data.append({"dataset": dataset, "method": method, **numbers, "published": theirs})
+        rows.append(row)
+    return Table(
+        name=name,
+        title=f"{METRICS[metric].title} better than {BASELINE} by, {comparison.heading}",
+        caption=(
+            f"Mean difference to {BASELINE} on each dataset, positive is better, with its 95 % "
+            f"interval over folds and seeds (paired). {HOW}"
+            + (" “paper” is the difference of the published scores." if told else "")
+        ),
+        columns=["Dataset", *methods],
+        rows=rows,
+        data=data,
+    )
+
+
+def _rivals(comparison: Comparison) -> list[str]:
+    return [method for method in comparison.methods if method != BASELINE]
+
+
+def _certainty(one: Interval) -> str:
+    if one.low is None:
+        return "a single pair of runs" if one.count else ""
+    sure = "within noise" if one.noise else "clear of zero"
+    return f"{sure}, between datasets" if one.between_datasets else sure
+
+
+def _numbers(one: Interval) -> dict[str, Value]:
+    mean = one.mean if one.count else None
+    return {"difference": mean, "low": one.low, "high": one.high, "pairs": one.count}

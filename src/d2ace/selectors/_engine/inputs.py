@@ -1,0 +1,190 @@
+"""What a selector is told, checked once: features, row numbers, predictions.
+
+Every refusal is one sentence that names the argument, the value and what is expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from d2ace._util.validation import Features, as_array, csr, refuse_dtype, torch_device
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor on the array's memory, or on a copy that torch can use.
+
+    Torch has no memory maps that may not be written, no foreign byte order, no long doubles.
+    """
+    native = array.dtype.newbyteorder("=")
+    native = np.dtype(np.float64) if native.kind == "f" and native.itemsize > 8 else native
+    return torch.from_numpy(np.require(array, dtype=native, requirements=["C", "W"]))
+
+
+def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
+    """``features`` as a dense tensor or a float64 CSR matrix of n rows.
+
+    A tensor is left on its device, where that has float64.
+    """
+    matrix: Any
+    if isinstance(features, Tensor):
+        if features.is_complex():
+            raise TypeError(f"features must be real numbers, got dtype {features.dtype}.")
+        matrix = features.detach().to(state_device(features.device))
+        matrix = matrix if matrix.layout == torch.strided else csr(matrix.cpu())
+    elif sp.issparse(features):
+        matrix = sp.csr_array(features)
+    else:
+        array = as_array("features", features)
+        if array.dtype.kind not in "biuf":
+            refuse_dtype("features must be numbers", array.dtype)
+        matrix = _tensor(array)
+    if matrix.ndim != 2 or matrix.shape[0] != n or matrix.shape[1] < 1:
+        raise ValueError(
+            f"features must be a matrix with one row per row of labels ({n}), "
+            f"got shape {tuple(matrix.shape)}."
+        )
+    if isinstance(matrix, Tensor):
+        matrix = matrix if matrix.is_floating_point() else matrix.to(torch.float64)
+        finite = bool(torch.isfinite(matrix).all())
+    else:
+        matrix = matrix.astype(np.float64)
+        finite = bool(np.isfinite(matrix.data).all())
+    if not finite:
+        raise ValueError(
+            "features hold NaN or infinite values; impute or drop those rows, "
+            "or pass features=None to use each instance alone as its neighbourhood."
+        )
+    return matrix
+
+
+def chosen_device(device: torch.device | str) -> torch.device:
+    """Where a caller wants state to be kept; a device that is not there is refused at once."""
+    chosen = torch_device(device)
+    if state_device(chosen) != chosen:
+        raise ValueError(
+            f"device is {device!r}, which has no float64; leave it out: predictions from there are "
+            "kept on the processor."
+        )
+    try:
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise ValueError(
+            f"device is {str(device)!r}, which this torch has not; leave it out to keep state "
+            "where the predictions are, or use 'cpu'."
+        ) from None
+    return chosen
+
+
+def state_device(device: torch.device) -> torch.device:
+    """Where state is kept for predictions on ``device``: Apple's has no float64."""
+    return torch.device("cpu") if device.type == "mps" else device
+
+
+class Rows(NamedTuple):
+    """Checked row numbers on the host."""
+
+    array: np.ndarray[Any, Any]
+    repeated: bool
+
+
+def host_rows(index: Any, n: int, *, unique: bool) -> Rows:
+    """``index`` checked; a tensor, an array, a list or a range of row numbers."""
+    if isinstance(index, Tensor):
+        index = index.detach().cpu().numpy()
+    array = as_array("index", index)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        _refuse_index(array.shape, array.dtype)
+    if not array.size:
+        return Rows(array.astype(np.int64), False)
+    ordered = np.sort(array)
+    if ordered[0] < 0 or ordered[-1] >= n:
+        wrong = ordered[0] if ordered[0] < 0 else ordered[-1]
+        raise ValueError(
+            f"index holds {wrong}, but rows run from 0 to {n - 1}; it must give the rows' places "
+            "in the labels that the selector was made with."
+        )
+    same = ordered[1:] == ordered[:-1]
+    repeated = bool(same.any())
+    if unique and repeated:
+        raise ValueError(
+            f"index holds row {ordered[same.argmax()]} twice; each row may occur once in a batch "
+            f"(unless the selector is made with replacement=True)."
+        )
+    return Rows(array, repeated)
+
+
+def device_rows(index: Tensor) -> Tensor:
+    """Rows that stay on an accelerator: what can be checked of them without reading them."""
+    real = index.is_floating_point() or index.is_complex() or index.dtype == torch.bool
+    if index.ndim != 1 or real:
+        _refuse_index(tuple(index.shape), index.dtype)
+    return index.detach().to(torch.int64)
+
+
+def _refuse_index(shape: tuple[int, ...], dtype: Any) -> NoReturn:
+    """Most often a loop gives its first tensor, which is the index only of an IndexedDataset."""
+    raise TypeError(
+        f"index must hold the batch's row numbers [b], got {dtype} of shape {tuple(shape)}; wrap "
+        "the dataset in d2ace.IndexedDataset, so that the loader yields (index, x, y)."
+    )
+
+
+def named_weights(selector: Any, weights: Any) -> dict[str, Tensor]:
+    """What a method's ``instance_weights`` returned, checked."""
+    if not isinstance(weights, dict):
+        raise TypeError(
+            f"{type(selector).__name__}.instance_weights must return a dictionary of named "
+            f"weights, got {type(weights).__name__}; return {{'name': weights}}."
+        )
+    return weights
+
+
+def probability_tensor(selector: Any, probabilities: Any) -> Tensor:
+    """What a method's ``distribution`` returned, in float64; a copy, as it may be its memory."""
+    if not isinstance(probabilities, Tensor):
+        raise TypeError(
+            f"{type(selector).__name__}.distribution must return a tensor [n] of probabilities, "
+            f"got {type(probabilities).__name__}; wrap them in torch.as_tensor(...)."
+        )
+    return probabilities.to(torch.float64, copy=True)
+
+
+def _refuse_output(name: str, value: Any) -> None:
+    """Refuse what a model returned as a whole: the object or dictionary that holds its logits."""
+    if isinstance(value, Mapping) or hasattr(value, "logits"):
+        part = "output.logits" if hasattr(value, "logits") else "output['logits']"
+        remedy = part if name == "logits" else f"the probabilities, or logits={part}"
+        raise TypeError(
+            f"{name} must be a tensor or array [b, q], got {type(value).__name__}; pass {remedy}."
+        )
+
+
+def given_predictions(*unnamed: Any, logits: Any, probs: Any) -> tuple[Tensor, bool]:
+    """The one of ``logits`` and ``probs`` that was given, detached, and whether it is logits."""
+    if unnamed:
+        raise TypeError(
+            "observe cannot tell logits from probabilities by their position; name them: "
+            "observe(index, logits=...) or observe(index, probs=...)."
+        )
+    if (logits is None) == (probs is None):
+        given = "neither" if logits is None else "both"
+        raise ValueError(f"observe needs exactly one of logits and probs, got {given}.")
+    name, value = ("probs", probs) if logits is None else ("logits", logits)
+    if not isinstance(value, Tensor):
+        _refuse_output(name, value)
+        array = as_array(name, value)
+        if array.dtype.kind != "f":
+            refuse_dtype(f"{name} must be floating point", array.dtype)
+        value = _tensor(array)
+    if value.layout != torch.strided:
+        raise TypeError(f"{name} must be dense, got layout {value.layout}.")
+    if not value.is_floating_point():
+        raise TypeError(f"{name} must be floating point, got dtype {value.dtype}.")
+    value = value.detach()
+    return value.float() if value.dtype.itemsize == 1 else value, probs is None  # 8-bit floats

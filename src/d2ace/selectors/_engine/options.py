@@ -1,0 +1,48 @@
+"""Which keyword options a selector takes, and what to say of one it does not."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, TypedDict
+
+import torch
+
+from d2ace._util.hints import did_you_mean
+
+
+class CommonOptions(TypedDict, total=False):
+    """Keyword options every selector takes."""
+
+    batch_size: int
+    epochs: int
+    warmup: int
+    seed: int
+    preset: str
+    replacement: bool
+    importance_weighting: bool
+    on_invalid: str
+    predictions: str
+    device: torch.device | str | None
+    dtype: torch.dtype
+
+
+def options_of(method: type[Any]) -> list[str]:
+    """Names of all keyword options a selector class takes, its own first."""
+    names: dict[str, None] = {}
+    for owner in method.__mro__:
+        if "__init__" in vars(owner):
+            for parameter in inspect.signature(vars(owner)["__init__"]).parameters.values():
+                if parameter.kind is parameter.KEYWORD_ONLY:
+                    names[parameter.name] = None
+    return list(names)
+
+
+def refuse_unknown(method: type[Any], options: dict[str, Any]) -> None:
+    """Raise for the first option that ``method`` does not know."""
+    known = options_of(method)
+    for option in options:
+        if option not in known:
+            raise TypeError(
+                f"{method.__name__} has no option {option!r}{did_you_mean(option, known)}; "
+                f"it takes {', '.join(known)}."
+            )

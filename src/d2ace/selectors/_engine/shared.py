@@ -1,0 +1,166 @@
+"""One selector for several processes: each trains its part of the same global batches.
+
+Every process holds the whole selector, draws the same batches from the same state, and trains on
+the rows that are its part. What the processes observed is exchanged at the end of an epoch and
+told to every selector batch by batch, in the order a single process would have told it. So two
+processes with batches of b draw what one process with batches of 2b does.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from d2ace._util.errors import UserError
+from d2ace.selectors import Selector
+
+from .state import identity
+
+__all__ = ["Part", "SharedSelector"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A global batch and the rows of it that this process trains on."""
+
+    batch: list[int]
+    begin: int
+    end: int
+    scale: float
+    """Makes the mean of the processes' losses the mean loss of the global batch."""
+
+    @property
+    def rows(self) -> list[int]:
+        """The rows of this process."""
+        return self.batch[self.begin : self.end]
+
+
+_Observed = tuple[list[int], Tensor, float]
+"""A batch trained on, the logits of this process, and the learning rate of the step."""
+
+
+class SharedSelector:
+    """A selector as one of ``world`` processes uses it; alone it adds nothing."""
+
+    def __init__(self, selector: Selector, rank: int = 0, world: int = 1) -> None:
+        self.selector = selector
+        self.rank, self.world = rank, world
+        self._waiting: list[_Observed] = []
+
+    def __iter__(self) -> Iterator[Part]:
+        for batch in self.selector:
+            begin, end = self._span(len(batch), self.rank)
+            if begin < end:
+                yield Part(batch, begin, end, (end - begin) * self.world / len(batch))
+            else:  # fewer rows than processes: take part in the step, but count for nothing
+                yield Part(batch, 0, 1, 0.0)
+
+    def loss_weight(self, part: Part) -> Tensor | None:
+        """The selector's weights for the rows of this process: [b], [b, 1] or [b, q] of them.
+
+        A selector may give what is the same for all rows once, as [1, q], [q] or one number; a
+        vector as long as the batch is one weight for each row.
+        """
+        weight = self.selector.loss_weight(part.batch)
+        if weight is None:
+            return None
+        rows = len(part.batch)
+        if weight.shape[:1] != (rows,):
+            weight = weight.expand(rows, self.selector.q)
+        return weight[part.begin : part.end]
+
+    def observe(self, part: Part, logits: Tensor) -> None:
+        """Tell the predictions for the rows of this process."""
+        if self.world == 1:
+            self.selector.observe(part.batch, logits=logits)
+        else:
+            own = logits.detach() if part.scale else logits.detach()[:0]
+            # A copy: they wait long, and a training loop may go on computing in place.
+            kept = own.to(self.selector.dtype, copy=True)
+            self._waiting.append((part.batch, kept, float(self.selector.learning_rate)))
+
+    @property
+    def waiting(self) -> int:
+        """How many batches were observed but not shared."""
+        return len(self._waiting)
+
+    def share(self) -> None:
+        """Exchange what was observed; every process must call it at the same moment.
+
+        All processes tell their selectors the same, so where one refuses a batch, all do: the
+        first refusal is raised once the other batches are told.
+        """
+        if self.world == 1 or not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []  # told once, whatever happens
+        own = torch.cat([logits for _, logits, _ in waiting])
+        self._refuse_others([batch for batch, _, _ in waiting], own.device)
+        pieces = self._gathered([len(batch) for batch, _, _ in waiting], own)
+        now = self.selector.learning_rate
+        refusal: Exception | None = None
+        try:
+            for (batch, _, rate), logits in zip(waiting, pieces, strict=True):
+                self.selector.learning_rate = rate
+                try:
+                    self.selector.observe(batch, logits=logits)
+                except Exception as problem:
+                    refusal = refusal or problem
+        finally:
+            self.selector.learning_rate = now
+        if refusal is not None:
+            raise refusal
+
+    def _refuse_others(self, batches: list[list[int]], device: torch.device) -> None:
+        """Refuse, in all processes, selectors that differ: they would swap rows' predictions.
+
+        Asked before predictions are sent, since those of other selectors differ in shape.
+        """
+        selector = self.selector
+        made = (identity(selector), selector.dtype, selector.seed)
+        own = torch.tensor([_checksum(made), _checksum(batches)], device=device)
+        gathered = [torch.empty_like(own) for _ in range(self.world)]
+        torch.distributed.all_gather(gathered, own)
+        differs = (torch.stack(gathered) != gathered[0]).any(0).tolist()
+        if any(differs):
+            what = "were not made alike" if differs[0] else "did not draw the same batches"
+            raise UserError(
+                f"The selectors of the {self.world} processes {what}, so predictions would go to "
+                "other rows; give the selector the same labels (in the same order), options, seed "
+                "and loaded state in every process."
+            )
+
+    def _gathered(self, lengths: list[int], own: Tensor) -> Iterator[Tensor]:
+        """The logits of batches of these lengths, whole, from the parts of all processes."""
+        spans = [[self._span(length, rank) for length in lengths] for rank in range(self.world)]
+        parts = [[end - begin for begin, end in of_rank] for of_rank in spans]
+        padded = own.new_zeros(max(map(sum, parts)), own.shape[1])
+        padded[: len(own)] = own
+        gathered = [torch.empty_like(padded) for _ in range(self.world)]
+        torch.distributed.all_gather(gathered, padded)
+        split = [
+            rows[: sum(sizes)].split(sizes) for rows, sizes in zip(gathered, parts, strict=True)
+        ]
+        return map(torch.cat, zip(*split, strict=True))
+
+    def forget(self) -> None:
+        """Drop what was observed but not shared: it belongs to a future that was given up."""
+        self._waiting.clear()
+
+    def _span(self, length: int, rank: int) -> tuple[int, int]:
+        return length * rank // self.world, length * (rank + 1) // self.world
+
+    def state_dict(self) -> dict[str, Any]:
+        """The selector's state with everything observed in it; see :meth:`share`."""
+        if self._waiting:
+            raise RuntimeError("observations have not been shared yet; call share() first.")
+        return self.selector.state_dict()
+
+
+def _checksum(value: Any) -> int:
+    """Of plain values, the same in every process."""
+    return zlib.crc32(repr(value).encode())

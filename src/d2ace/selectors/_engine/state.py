@@ -1,0 +1,198 @@
+"""A selector's state, as tensors and plain values, and which state fits which selector."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from d2ace._util.validation import whole_number
+
+from .options import options_of
+
+if TYPE_CHECKING:
+    from d2ace.selectors.base import Selector
+
+__all__ = ["feature_marks", "identity", "refuse_unfit", "state_of"]
+
+FORMAT = 2
+_KEYS = {
+    *("format", "method", "shape", "labels", "options", "features", "seed", "learning_rate"),
+    *("progress", "drawn", "device", "memory", "extra", "checksum"),
+}
+_FREE = {"seed", "device", "dtype", "on_invalid"}  # options that may differ when a run goes on
+_MARKED = 256  # rows by which features are known again
+_SLACK = 1e-3  # by which features computed anew may differ, and the share of rows that may more
+
+
+def state_of(selector: Selector) -> dict[str, Any]:
+    """Everything needed to go on; what was observed must be settled. See Selector.state_dict."""
+    drawn, memory = selector._drawn, selector.memory.state_dict()
+    if drawn is None and selector._is_selective(selector.warmup + 1):
+        # Of one form always, as torch.distributed.checkpoint asks; no row has no chance.
+        drawn = torch.zeros(selector.n, dtype=torch.float64, device=selector._home)
+    state = {
+        "format": FORMAT,
+        **identity(selector),
+        "features": selector._marks.clone(),
+        "seed": selector.seed,
+        "learning_rate": float(selector.learning_rate),
+        "progress": selector._progress.state_dict(),
+        "drawn": None if drawn is None else drawn.clone(),
+        "device": selector._home.type,
+        "memory": {name: value.clone() for name, value in memory.items()},
+        "extra": selector.extra_state(),
+    }
+    return {**state, "checksum": _checksum(state)}
+
+
+def refuse_unfit(selector: Selector, state: Any) -> None:
+    """Raise a ValueError that says why ``state`` is not one of ``selector``; changes nothing."""
+    if not isinstance(state, dict) or "format" not in state:
+        raise ValueError(
+            "This is not a selector's state; load what Selector.state_dict() of this version gave."
+        )
+    if state["format"] != FORMAT or state.keys() != _KEYS:
+        odd = sorted(map(str, state.keys() ^ _KEYS))
+        raise ValueError(
+            f"The state has format {state['format']!r} and not {FORMAT}, or parts are missing or "
+            f"unknown ({', '.join(odd) or 'none'}); load one that this version of d2ace saved."
+        )
+    _refuse_other_selectors(selector, state)
+    _refuse_other_features(selector._marks, state["features"])
+    _refuse_other_memory(selector, state["memory"])
+    drawn = state["drawn"]
+    if drawn is not None and (not isinstance(drawn, Tensor) or drawn.shape != (selector.n,)):
+        raise ValueError(f"The state's probabilities are {_form(drawn)}, not [{selector.n}].")
+    extra = state["extra"]
+    if not isinstance(extra, dict) or extra.keys() != selector.extra_state().keys():
+        raise ValueError(f"The state's extra values {extra!r} do not fit this selector.")
+    whole_number("The state's seed", state["seed"], 0)
+    if state["checksum"] != _checksum(state):
+        raise ValueError(
+            "The state is damaged: its checksum is not that of its content; load an intact copy."
+        )
+
+
+def identity(selector: Selector) -> dict[str, Any]:
+    """What state and selector must have in common."""
+    return {
+        "method": selector.name or type(selector).__name__,
+        "shape": [selector.n, selector.q],
+        "labels": f"checksum {selector._labels_checksum:08x}",
+        "options": _options(selector),
+    }
+
+
+def _options(selector: Selector) -> dict[str, Any]:
+    """The options that a selector was made with, as far as they are values."""
+    values = {
+        name: _plain(getattr(selector, name))
+        for name in options_of(type(selector))
+        if name not in _FREE and hasattr(selector, name)
+    }
+    return {name: value for name, value in values.items() if value is not NotImplemented}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        items = [_plain(item) for item in value]
+        return items if NotImplemented not in items else NotImplemented
+    if isinstance(value, dict):
+        return _plain([list(item) for item in value.items()])
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        value = torch.as_tensor(np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("=")))
+    if isinstance(value, Tensor):
+        return f"{_form(value)} with checksum {_checksum(value):08x}"
+    return value if value is None or isinstance(value, (bool, int, float, str)) else NotImplemented
+
+
+def _refuse_other_selectors(selector: Selector, state: dict[str, Any]) -> None:
+    own = identity(selector)
+    pairs = [(key, state[key], own[key]) for key in ("method", "shape", "labels")]
+    saved = state["options"] if isinstance(state["options"], dict) else {}
+    options = own["options"]
+    pairs += [(key, saved.get(key), options.get(key)) for key in sorted({*saved, *options})]
+    for key, theirs, ours in pairs:
+        if theirs != ours:
+            more = " (later epochs go on by themselves)" if key == "epochs" else ""
+            raise ValueError(
+                f"The state was saved with {key} {theirs!r}, but this one has {ours!r}; make "
+                f"the selector as it was then{more}."
+            )
+
+
+def _refuse_other_features(own: Tensor, saved: Any) -> None:
+    fits = isinstance(saved, Tensor) and saved.shape == own.shape
+    if fits and own.numel():
+        one, other = own.double().cpu(), saved.double().cpu()
+        near = torch.isclose(one, other, rtol=_SLACK, atol=0.0, equal_nan=True)
+        fits = float((~near).double().mean()) <= 0.05
+    if not fits:
+        raise ValueError(
+            "The state was saved with other features than this selector has; make the selector as "
+            "it was then, with the same rows in the same order."
+        )
+
+
+def _refuse_other_memory(selector: Selector, memory: Any) -> None:
+    current = selector.memory.state_dict()
+    if not isinstance(memory, dict):
+        raise ValueError(f"The state's memory is {_form(memory)}, not a dictionary of tensors.")
+    for key in sorted({*current, *memory}):
+        saved, own = memory.get(key), current.get(key)
+        if not isinstance(saved, Tensor) or _form(saved) != _form(own):
+            raise ValueError(
+                f"The state's {key!r} does not fit this selector ({_form(saved)} against "
+                f"{_form(own)}); make it with the options the state was saved with."
+            )
+
+
+def feature_marks(features: Tensor | sp.csr_array | None) -> Tensor:
+    """One number each of a few rows, by which the same features are known again.
+
+    Features that a network computes differ in their last digits from run to run; these numbers
+    hardly do.
+    """
+    if features is None:
+        return torch.empty(0, dtype=torch.float64)
+    n, width = features.shape
+    rows = np.unique(np.linspace(0, n - 1, _MARKED).astype(np.int64))
+    if isinstance(features, Tensor):
+        chosen = features[torch.from_numpy(rows).to(features.device)].double().cpu().numpy()
+    else:
+        chosen = features[rows]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return torch.from_numpy(np.asarray(chosen @ np.sin(np.arange(1.0, width + 1.0))))
+
+
+def labels_checksum(labels: sp.csr_array) -> int:
+    """Of which rows have which labels, whatever the matrix counts them in."""
+    pointer, columns = (np.asarray(a, dtype="<i8").data for a in (labels.indptr, labels.indices))
+    return zlib.crc32(columns, zlib.crc32(pointer))
+
+
+def _checksum(state: Any) -> int:
+    """Of all values in a state, tensors included, on whichever device."""
+    if isinstance(state, dict):
+        kept = sorted(state.keys() - {"checksum", "device"})
+        parts = [(key, _checksum(state[key])) for key in kept]
+        return zlib.crc32(repr(parts).encode())
+    if isinstance(state, (list, tuple)):
+        return zlib.crc32(repr([_checksum(item) for item in state]).encode())
+    if isinstance(state, Tensor) and state.device.type != "meta":
+        content = state.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+        return zlib.crc32(content.data, zlib.crc32(_form(state).encode()))
+    return zlib.crc32(repr(state).encode())
+
+
+def _form(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"{tuple(value.shape)} {value.dtype}"
+    return "nothing" if value is None else type(value).__name__

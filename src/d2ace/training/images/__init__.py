@@ -1,0 +1,1 @@
+"""Runs on images, where they differ from runs on tables."""

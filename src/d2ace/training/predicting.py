@@ -1,0 +1,250 @@
+"""A finished run as a model to use: its best weights, its scaling, its names.
+
+Runs on images are in :mod:`.saved_images`.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from d2ace._util.errors import RunError, UserError
+from d2ace._util.paths import given_path
+from d2ace._util.random_state import borrowed_generator
+from d2ace._util.validation import as_table, refuse_dtype
+from d2ace.data import MultiLabelData, Scaler
+from d2ace.data.load import numbered
+from d2ace.data.missing import Missing, filled
+from d2ace.models import MODELS, MultiLabelModel, make_model
+
+from .checkpoint import BEST
+from .config import RunConfig
+from .folder import differences
+from .problem import Rows
+from .result import RunResult
+from .verified import load_tensors
+
+__all__ = ["SavedRun", "load_run"]
+
+
+class SavedRun:
+    """What :func:`load_run` gives: the trained model, and how to use it on rows as they come."""
+
+    model: MultiLabelModel
+
+    def __init__(self, place: Path, result: RunResult, saved: dict[str, Any]) -> None:
+        self._place, self.result = place, result
+        self.label_names: list[str] = saved["label_names"]
+        # What chose the batches may be a file that is gone, and is not needed any more.
+        forgotten: dict[str, Any] = {
+            "selector": "random",
+            "selector_options": {},
+            "selector_source": None,
+        }
+        try:
+            config = RunConfig.from_dict(result.config | forgotten)
+        except UserError as problem:
+            raise RunError(
+                f"{place.with_name('result.json')} is not of this version ({problem}); it was left "
+                "alone: train the run again in another folder."
+            ) from problem
+        try:
+            self._restore(config, saved)
+        except RunError:  # has a sentence of its own, as about a backbone's weights that are gone
+            raise
+        except Exception as problem:  # parts of other shapes fail in as many ways as there are
+            why = " ".join(f"{type(problem).__name__}: {problem}".split())
+            raise RunError(
+                f"{place} does not fit this version ({why}); it was left alone: {_again()}."
+            ) from problem
+
+    def _restore(self, config: RunConfig, saved: dict[str, Any]) -> None:
+        self.feature_names: list[str] = saved["feature_names"]
+        self._features: npt.NDArray[np.int64] = saved["features"].numpy()
+        scaler = saved["scaler"]
+        if scaler is None:
+            raise RunError(
+                f"{self._place} is of a version that did not keep the scaling of protocol "
+                f"{config.protocol!r}, so it cannot predict; train the run again."
+            )
+        self._scaler = Scaler(**{key: part.numpy() for key, part in scaler.items()})
+        fill = saved.get("fill")  # which runs of before had not
+        self._fill = None if fill is None else fill.numpy()
+        _refuse_unfit(self.feature_names, self._features, {**scaler, "fill": fill})
+        self.model = rebuilt(config.model, config.model_options, len(self._features), saved)
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.floating]:
+        """Probabilities [n, q] for rows ``X`` [n, d], dense or sparse, as they were before scaling.
+
+        ``X`` has either all features of the dataset or only those that preparation kept, in their
+        order; of a ``MultiLabelData`` and of a DataFrame they are found by name, and missing cells
+        of the former become what they became in training. The training fold's own scaling is
+        applied.
+        """
+        missing = None
+        if isinstance(X, MultiLabelData):
+            X, missing = self._named(X)
+        elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
+            X = self._framed(X)
+        X = _numbers(X)
+        if X.ndim != 2 or X.shape[1] not in (len(self.feature_names), len(self._features)):
+            raise UserError(
+                f"X has shape {tuple(X.shape)}, but the run was trained on rows of "
+                f"{len(self.feature_names)} features."
+            )
+        if X.shape[1] != len(self._features):
+            X = X[:, self._features]
+            missing = missing and missing.features(self._features)
+        if not np.isfinite(X.data if sp.issparse(X) else X).all():
+            raise UserError("X contains NaN or infinity; replace them before predicting.")
+        if self._fill is not None:
+            X = filled(X, missing, self._fill)
+        if sp.issparse(X) and self._scaler.low.any():
+            X = X.toarray()  # trained on dense features, whose zeros move
+        X = self._scaler.transform(X)
+        rows = Rows(sp.csr_matrix(X) if sp.issparse(X) else X).to(torch.device("cpu"), self._dtype)
+        with self.model.unchanging():
+            pieces = [self.model.predict_proba(x).numpy() for x in rows.chunks()]
+        return np.concatenate(pieces or [np.empty((0, len(self.label_names)), np.float32)])
+
+    def _named(self, data: MultiLabelData) -> tuple[Any, Missing | None]:
+        """The features of the run among those of ``data``, in the run's order."""
+        columns = self._columns(data.feature_names)
+        if columns is None:
+            return data.X, data.missing
+        return data.X[:, columns], data.missing and data.missing.features(columns)
+
+    def _framed(self, frame: Any) -> Any:
+        """The same of a DataFrame, whose columns may have numbers instead of names."""
+        have = tuple(frame.columns)
+        if not all(isinstance(name, str) for name in have):
+            return frame.to_numpy()
+        columns = self._columns(have)
+        chosen = frame if columns is None else frame[[have[column] for column in columns]]
+        return chosen.to_numpy()
+
+    def _columns(self, have: tuple[str, ...]) -> list[int] | None:
+        names = tuple(self.feature_names)
+        if len(have) == len(self._features):  # after the preparation of training
+            names = tuple(names[column] for column in self._features)
+        return _columns(have, names)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return next(self.model.parameters()).dtype
+
+    def predict(self, X: Any, threshold: float = 0.5) -> npt.NDArray[np.uint8]:
+        """Zeros and ones [n, q]: which probabilities reach the threshold."""
+        return (self.predict_proba(X) >= threshold).astype(np.uint8)
+
+    def __repr__(self) -> str:
+        return f"SavedRun({self.result!r})"
+
+
+def _numbers(X: Any) -> Any:
+    """A table of numbers as it is; objects and text as numbers of 32 bits, if they can be."""
+    try:
+        X = as_table("X", X)
+        if X.dtype.kind in "OUS":
+            with suppress(ValueError, TypeError):
+                X = X.astype(np.float32)
+        if X.dtype.kind not in "biuf":
+            refuse_dtype("X must hold real numbers", X.dtype)
+    except (ValueError, TypeError) as problem:
+        raise UserError(str(problem)) from problem
+    return sp.csr_matrix(X) if sp.issparse(X) else X
+
+
+def _columns(have: tuple[str, ...], want: tuple[str, ...]) -> list[int] | None:
+    """Where the features ``want`` are among ``have``; None if they stand there as they are."""
+    if have == want:
+        return None
+    place = {name: column for column, name in enumerate(have)}
+    absent = [name for name in want if name not in place]
+    # Features that nobody named can be told by their position alone.
+    if numbered(have) or numbered(want):
+        if len(have) == len(want):
+            return [place[name] for name in want] if not absent else None
+        raise UserError(
+            f"The data has {len(have)} features and the run {len(want)}, and they have no names to "
+            "tell them by; give rows with the features of the run."
+        )
+    if absent or len(place) < len(have):
+        what = f"no feature {absent[0]!r}" if absent else "two features of one name"
+        more = f" (and {len(absent) - 1} more)" if len(absent) > 1 else ""
+        raise UserError(
+            f"The data has {what}{more}, but the run was trained on {len(want)} features; give "
+            "rows that have each of them once."
+        )
+    return [place[name] for name in want]
+
+
+def load_run(path: str | Path) -> SavedRun:
+    """The finished run in a folder, ready to predict."""
+    folder = given_path(path, "the folder of a run")
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}; name the out folder of a run.")
+    if not (folder / "result.json").exists():
+        raise RunError(f"{folder} holds no finished run; train it to its end first.")
+    result, place = RunResult.read(folder / "result.json"), folder / "best.pt"
+    saved = load_tensors(place, "saved weights", BEST, optional=("fill",), remedy=_again)
+    _refuse_other_run(place, result, saved)
+    model = result.config["model"]
+    if model in MODELS and MODELS[model].input == "image":
+        from d2ace.training.images.predicting import SavedImageRun
+
+        return SavedImageRun(place, result, saved)
+    return SavedRun(place, result, saved)
+
+
+def _again() -> str:
+    return "train the run again, with resume off or in another folder"
+
+
+def _refuse_other_run(place: Path, result: RunResult, saved: dict[str, Any]) -> None:
+    """Weights and result belong together."""
+    try:
+        differing = differences(result.config, json.loads(saved["config"]))
+    except (ValueError, TypeError, AttributeError):
+        differing = ["a config that is none"]
+    if saved["epoch"] != result.best_epoch:
+        differing.append(f"epoch {saved['epoch']} instead of {result.best_epoch}")
+    if differing:
+        raise RunError(
+            f"{place} is of another run than result.json beside it ({', '.join(differing)}); both "
+            f"were left alone: {_again()}."
+        )
+
+
+def _refuse_unfit(
+    names: list[str], columns: npt.NDArray[np.int64], vectors: dict[str, Tensor | None]
+) -> None:
+    """Parts that are whole, each for itself, must fit each other, too."""
+    if columns.ndim != 1 or not all(0 <= column < len(names) for column in columns):
+        raise ValueError(f"its features are not among the {len(names)} that have names")
+    for name, vector in vectors.items():
+        if vector is not None and vector.shape != columns.shape:
+            raise ValueError(f"its {name} is not of {len(columns)} features")
+
+
+def rebuilt(
+    name: str, options: dict[str, Any], n_features: int, saved: dict[str, Any]
+) -> MultiLabelModel:
+    """The model with its saved weights; label statistics are among them as buffers."""
+    labels = np.zeros((1, len(saved["label_names"])), dtype=np.float32)
+    with borrowed_generator():
+        restoring = MODELS[name].restoring(options, saved["weights"])
+        model = make_model(name, n_features, labels, **restoring)
+    first, _ = next(model.named_parameters())
+    if saved["weights"][first].dtype == torch.float64:  # as precision="64-true" trains
+        model.double()
+    model.load_state_dict(saved["weights"])
+    return model.eval()
