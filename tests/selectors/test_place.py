@@ -77,7 +77,7 @@ class Loop(RuleBasedStateMachine):
         """Nothing is drawn yet from ``position`` on, and nothing was observed."""
         self.expected = self.expected if expected is None else expected
         self.first = self.position = position
-        self.observed, self.unobserved, self.late = [], [], []
+        self.observed, self.unobserved, self.late, self.forgot = [], [], [], False
 
     # What the selector may know of the place ------------------------------------------------
 
@@ -107,7 +107,7 @@ class Loop(RuleBasedStateMachine):
             self.resuming = False
         else:
             self.epoch += 1
-            late = self.unobserved if self.in_turn else []
+            late = [] if self.forgot or not self.in_turn else self.unobserved
             self.start_at(0, expected=list(self.plain))
             self.late = late
             self.restarts = False
@@ -163,6 +163,7 @@ class Loop(RuleBasedStateMachine):
     @rule()
     def forget_to_observe(self):
         self.unobserved.pop(0)
+        self.forgot = True  # what is observed after it is not the next batch any more
 
     def tell(self, rows, *, late=False):
         self.steps += 1

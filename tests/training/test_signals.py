@@ -9,7 +9,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 
@@ -112,7 +112,8 @@ def command(*words: str, cwd: Path, nohup: bool = False) -> Iterator[Command]:
         yield one
     finally:
         for pid in one.running():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it was quicker
+                os.kill(pid, signal.SIGKILL)
         one.process.wait()
 
 
@@ -213,7 +214,8 @@ def test_a_signal_at_the_end_never_spoils_the_result(
             run.until(run.says(f"epoch {2 + number % 3}/4"))
             run.send(signal.SIGTERM, "group")
             code, words = run.ended()
-        assert code in (0, 128 + signal.SIGTERM), words
+        # Once all is done, it is the interpreter that a signal ends; a shell says 143 then, too.
+        assert code in (0, 128 + signal.SIGTERM, -signal.SIGTERM), words
         with train(table_file, *devices, "--epochs", "4", cwd=place) as run:
             assert run.ended()[0] == 0
         assert len(RunResult.read(place / "run" / "result.json").history) == 4
@@ -250,9 +252,7 @@ def test_grids_end_at_every_moment(
         ) as run:
             run.until(reached(run))
             run.send(signum, to)
-            if to == "worker":
-                if signum != signal.SIGKILL:  # workers do what their parent says
-                    run.until(lambda: len(run.workers()) == 2)
+            if to == "worker":  # which stops one run at most; the other ends with the parent
                 run.send(signal.SIGTERM, "parent")
             code, words = run.ended()
         if to == "worker":
