@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from d2ace.selectors.indexed import IndexedDataset
+from d2ace._util.version import VERSION as __version__
 
 from .selectors import (
     D2ACE,
@@ -12,6 +12,7 @@ from .selectors import (
     Active,
     Balance,
     HardImb,
+    IndexedDataset,
     MLUnc,
     Random,
     Recent,
@@ -20,9 +21,9 @@ from .selectors import (
 )
 
 if TYPE_CHECKING:
-    from .training import RunResult, load_run, train
-
-__version__ = "0.1.0"
+    from .training import RunResult as RunResult
+    from .training import load_run as load_run
+    from .training import train as train
 
 # Loaded when first used: `import d2ace` stays light.
 _SUBMODULES = (

@@ -1,5 +1,5 @@
 """``python -m d2ace`` is the command ``d2ace``."""
 
-from d2ace.cli import main
+from .cli import main
 
 main()

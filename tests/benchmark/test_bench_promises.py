@@ -10,9 +10,9 @@ import pytest
 
 from d2ace.benchmark.plan.grid import make_grid
 from d2ace.benchmark.run.engines import LocalEngine, cores
+from d2ace.benchmark.run.monitor import Monitor
 from d2ace.benchmark.run.runner import run_grid, runs_folder
 from d2ace.benchmark.store.database import Store
-from d2ace.cli.bench_view import View
 from d2ace.data import make_multilabel, save
 
 NOTING = """
@@ -58,7 +58,7 @@ def test_runs_have_processes_of_their_own_that_share_the_cores_and_keep_memory(
             store,
             grid.specs,
             lambda: LocalEngine(2, runs_folder(store) / "workers.log"),
-            View(len(grid.specs)),
+            Monitor(len(grid.specs)),
         )
     assert done.finished == 3
     told = [json.loads(line) for line in notes.read_text().splitlines()]

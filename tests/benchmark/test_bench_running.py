@@ -15,9 +15,10 @@ from command import environment, interrupt, run, scores, start
 from d2ace._util.errors import RunError
 from d2ace.benchmark.plan.grid import Grid, make_grid
 from d2ace.benchmark.run.engines import LocalEngine
+from d2ace.benchmark.run.monitor import Monitor
 from d2ace.benchmark.run.runner import run_grid, runs_folder
 from d2ace.benchmark.store.database import Store
-from d2ace.cli.bench_view import Lines, View
+from d2ace.cli.bench_view import ProgressLines
 from d2ace.report.collect import collect
 
 OWN = """
@@ -46,11 +47,11 @@ batch_size = 16
 """
 
 
-def do(store: Store, grid: Grid, *, jobs: int = 2, view: View | None = None, **options):
+def do(store: Store, grid: Grid, *, jobs: int = 2, view: Monitor | None = None, **options):
     def engine() -> LocalEngine:
         return LocalEngine(jobs, runs_folder(store) / "workers.log")
 
-    return run_grid(store, grid.specs, engine, view or View(len(grid.specs)), **options)
+    return run_grid(store, grid.specs, engine, view or Monitor(len(grid.specs)), **options)
 
 
 @pytest.fixture
@@ -191,7 +192,7 @@ def test_what_finished_unseen_is_stored_not_repeated(tmp_path, table):
         folder.rename(kept)
         with Store(tmp_path / "two.db") as two:
             engine = pytest.fail
-            run_grid(two, grid.specs, engine, View(1))
+            run_grid(two, grid.specs, engine, Monitor(1))
             assert scores(one) == scores(two)
     assert not kept.exists()
 
@@ -260,7 +261,7 @@ def test_one_run_for_several_labels(tmp_path, table, capsys):
     settings = {"datasets": [table], "models": CHEAP, "run_folds": [0], "epochs": 1}
     grid = make_grid({**settings, "study": study})
     with Store(tmp_path / "runs.db") as store:
-        summary = do(store, grid, view=Lines(1))
+        summary = do(store, grid, view=ProgressLines(1))
         assert summary.finished == 1
         assert {(run.study, run.method) for run in store.runs()} == {
             ("ablation", "A"),

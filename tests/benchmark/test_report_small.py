@@ -41,7 +41,8 @@ def test_same_store_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
         write_report(store, tmp_path / "one")
     script = (
         "import sys; from d2ace.report.page import write_report; "
-        "from d2ace.benchmark.store.database import Store; write_report(Store(sys.argv[1]), sys.argv[2])"
+        "from d2ace.benchmark.store.database import Store; "
+        "write_report(Store(sys.argv[1]), sys.argv[2])"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "runs.db"), str(tmp_path / "two")]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})

@@ -20,9 +20,9 @@ from d2ace.benchmark.plan.grid import Grid, make_grid
 from d2ace.benchmark.plan.specs import RunSpec
 from d2ace.benchmark.run.engines import Event, LocalEngine, final_event
 from d2ace.benchmark.run.execute import execute
+from d2ace.benchmark.run.monitor import Monitor
 from d2ace.benchmark.run.runner import Summary, run_grid, runs_folder
 from d2ace.benchmark.store.database import Store
-from d2ace.cli.bench_view import View
 from d2ace.cli.main import main
 from d2ace.report.page import write_report
 
@@ -173,7 +173,7 @@ class Here:
 
 
 def do(store: Store, grid: Grid, *, retry: bool = False) -> Summary:
-    return run_grid(store, grid.specs, Here, View(1), retry=retry)
+    return run_grid(store, grid.specs, Here, Monitor(1), retry=retry)
 
 
 def test_files_beside_those_of_a_run_stay_when_it_is_stored(tmp_path: Path, grid: Grid) -> None:

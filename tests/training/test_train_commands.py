@@ -17,7 +17,7 @@ import pytest
 from smallrun import small_run
 
 from d2ace.cli import main as cli
-from d2ace.cli.train_view import Lines
+from d2ace.cli.train_view import EpochLines
 from d2ace.data import MultiLabelData, make_multilabel, save
 from d2ace.training import RunResult, load_run
 from d2ace.training.config import RunConfig
@@ -82,7 +82,7 @@ def test_tuning_names_every_candidate(
 
 def test_the_best_is_not_a_score_that_was_undefined() -> None:
     stream = io.StringIO()
-    view = Lines(RunConfig(data="x", epochs=3), stream)
+    view = EpochLines(RunConfig(data="x", epochs=3), stream)
     rest = {"train_loss": 0.5, "seconds": {}, "p_beta": None, "pressure": None, "distinct_rows": 3}
     for epoch, score in enumerate((math.nan, 0.6, 0.5), start=1):
         view({"epoch": epoch, "validation": {"macro_auc": score}, **rest})

@@ -16,13 +16,13 @@ from d2ace._util.errors import UserError
 from d2ace.benchmark.plan.grid import Grid, load_grid, make_grid, packaged
 from d2ace.benchmark.plan.specs import RunSpec
 from d2ace.benchmark.plan.studies import ABLATION, SWEEPS, parse_value, parse_vary
-from d2ace.benchmark.run.session import Session, work
 from d2ace.benchmark.store.database import Store
 from d2ace.benchmark.store.file import is_there
 from d2ace.report.compare import compare as compare_stores
 from d2ace.report.naming import tell_apart
 
 from .bench_output import print_comparison, print_json, print_plan
+from .bench_session import Session, work
 
 __all__ = ["ablate", "bench", "compare", "sweep"]
 

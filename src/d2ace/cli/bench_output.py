@@ -11,15 +11,16 @@ from rich.text import Text
 
 from d2ace._util.console import print_table
 from d2ace.benchmark.plan.specs import RunSpec, canonical
+from d2ace.benchmark.run.monitor import Monitor
 from d2ace.benchmark.run.runner import plan
 from d2ace.benchmark.store.database import Store
 from d2ace.evaluation import METRICS
 from d2ace.report.naming import tell_apart
 
-from .bench_view import View, duration
+from .bench_view import duration
 
 if TYPE_CHECKING:
-    from d2ace.benchmark.run.session import Session
+    from .bench_session import Session
 
 SHOWN = ("macro_auc", "macro_f1", "ranking_loss")
 """Metrics of a comparison on a screen; JSON has all."""
@@ -67,7 +68,7 @@ def print_plan(
         table.add_row(*(Text(str(row[str(column.header)])) for column in table.columns))
     print_table(table)
     seconds = {key: mean for store in stores for key, mean in store.mean_seconds().items()}
-    left = View(len(pending), session.jobs, seconds).seconds_left(todo.pending)
+    left = Monitor(len(pending), session.jobs, seconds).seconds_left(todo.pending)
     ahead = f", about {duration(left)}" if left else ""
     print(
         f"\n{len(pending)} runs to do{ahead}; {len(todo.stored)} finished, "

@@ -23,7 +23,6 @@ import typer
 
 from d2ace._util.paths import given_path
 from d2ace.benchmark.plan.specs import METHODS, RunSpec
-from d2ace.benchmark.run.session import Session, raise_unless_well, run
 from d2ace.benchmark.store.database import Store, StoredRun
 from d2ace.data import AnnotatedData, load_digits, prepare
 from d2ace.evaluation import METRICS, confidence_interval
@@ -33,6 +32,8 @@ from d2ace.report.folder import WrittenFolder
 from d2ace.selectors import SELECTORS
 from d2ace.training import RunResult
 from d2ace.training.verified import make_folder
+
+from .bench_session import Session, raise_unless_well, run
 
 __all__ = ["demo"]
 

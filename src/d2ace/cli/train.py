@@ -26,7 +26,7 @@ from d2ace.training.predictions import refuse_other_file, write_predictions
 from d2ace.training.result import RunResult
 from d2ace.training.tuning import tuned
 
-from .train_view import Lines, LiveView, StoredImages
+from .train_view import EpochLines, EpochTable, StoredImages
 
 __all__ = ["predict", "train"]
 
@@ -209,9 +209,9 @@ def train(
     if config.only_warm_up and first_process():
         print(config.only_warm_up, file=sys.stderr)
     with ExitStack() as stack:
-        view: Lines | LiveView = Lines(config)
+        view: EpochLines | EpochTable = EpochLines(config)
         if console.is_terminal and devices == 1:
-            view = stack.enter_context(LiveView(config, console))
+            view = stack.enter_context(EpochTable(config, console))
         running["watch"] = view
         if tune:
             begin = view.candidate if first_process() else None

@@ -1,40 +1,20 @@
-"""Watching a run: a live table on a terminal, plain lines elsewhere, TensorBoard's event files."""
+"""What a person sees while a run trains: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import math
 import sys
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
-from d2ace._util.errors import UserError
 from d2ace.evaluation import METRICS
 from d2ace.training.config import RunConfig
-from d2ace.training.run import Watch
-from d2ace.training.verified import make_folder
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-__all__ = ["EventFiles", "Lines", "LiveView", "StoredImages", "together"]
-
-
-def together(*watches: Watch | None) -> Watch:
-    """One function that tells all."""
-    return _Together([watch for watch in watches if watch is not None])
-
-
-class _Together:
-    """A class, so that it can be sent to new processes."""
-
-    def __init__(self, watches: list[Watch]) -> None:
-        self.watches = watches
-
-    def __call__(self, entry: dict[str, Any]) -> None:
-        for watch in self.watches:
-            watch(entry)
+__all__ = ["EpochLines", "EpochTable", "StoredImages"]
 
 
 class _Story:
@@ -82,7 +62,7 @@ class _Story:
         return ", ".join(parts)
 
 
-class Lines(_Story):
+class EpochLines(_Story):
     """One plain line for an epoch."""
 
     def __init__(self, config: RunConfig, stream: TextIO | None = None) -> None:
@@ -107,7 +87,7 @@ class Lines(_Story):
         print(line, file=self._stream or sys.stderr, flush=True)
 
 
-class LiveView(_Story):
+class EpochTable(_Story):
     """A table that stays in place; enter it before the run and leave it afterwards."""
 
     def __init__(self, config: RunConfig, console: Any) -> None:
@@ -115,7 +95,7 @@ class LiveView(_Story):
         self._console = console
         self._live: Live | None = None
 
-    def __enter__(self) -> LiveView:
+    def __enter__(self) -> EpochTable:
         from rich.live import Live
 
         self._live = Live(console=self._console, refresh_per_second=4, transient=True)
@@ -174,41 +154,3 @@ class StoredImages:
         if 10 * done // total > self._told:
             self._told = 10 * done // total
             print(f"features of {done:,} of {total:,} images", file=sys.stderr, flush=True)
-
-
-class EventFiles:
-    """Every epoch as TensorBoard events; an epoch trained again replaces the earlier one."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._writer: Any = None
-        make_folder(folder)
-        try:
-            import tensorboard  # noqa: F401 - asked for before hours of training, not after
-        except ImportError as error:
-            raise UserError(
-                'tensorboard is not installed; run: pip install "d2ace[tensorboard]"'
-            ) from error
-
-    def __call__(self, entry: dict[str, Any]) -> None:
-        """Write the epoch."""
-        epoch = entry["epoch"]
-        if self._writer is None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(str(self.folder), purge_step=epoch)
-        scalars = {
-            "loss/drawn": entry["train_loss"],
-            "loss/all": entry["epoch_loss"],
-            "learning_rate": entry["learning_rate"],
-            **{f"validation/{name}": value for name, value in entry["validation"].items()},
-            **{f"seconds/{part}": value for part, value in entry["seconds"].items()},
-            **{
-                f"selection/{name}": entry[name]
-                for name in ("pressure", "p_beta", "effective_rows", "distinct_rows", "entropy")
-            },
-        }
-        for name, value in scalars.items():
-            if value is not None and math.isfinite(value):
-                self._writer.add_scalar(name, value, epoch)
-        self._writer.flush()

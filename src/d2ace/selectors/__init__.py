@@ -9,6 +9,7 @@ from .d2ace import D2ACE
 from .dihcl import DIHCL
 from .hard_imb import HardImb
 from .history import Memory
+from .indexed import IndexedDataset
 from .ml_unc import MLUnc
 from .random import Random
 from .recent import Recent
@@ -22,6 +23,7 @@ __all__ = [
     "Balance",
     "FlatSampler",
     "HardImb",
+    "IndexedDataset",
     "MLUnc",
     "Memory",
     "Random",

@@ -20,6 +20,7 @@ from .folder import RunFolder
 from .problem import make_problem, no_data
 from .result import RunResult
 from .run import Run, Watch
+from .watching import EventFiles, together
 
 if TYPE_CHECKING:
     from d2ace.data.images import ImageData
@@ -163,8 +164,6 @@ def train_config(
             if done is not None:
                 return done
             if tensorboard:
-                from d2ace.cli.train_view import EventFiles, together
-
                 watch = together(watch, EventFiles(folder.path / "tensorboard"))
         prepared = perf_counter() - started
         run = Run(config, problem, folder, checkpoint_every, threads, watch, resume, prepared)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-import d2ace
 from d2ace._util.errors import RunError
+from d2ace._util.version import VERSION
 from d2ace.evaluation import METRICS
 
 from .config import fault_of_config
@@ -157,7 +157,7 @@ _SHOWN = ("macro_auc", "macro_f1", "ranking_loss")
 def environment(devices: int, accelerator: str) -> dict[str, Any]:
     """What a number may depend on beside the configuration."""
     return {
-        "d2ace": d2ace.__version__,
+        "d2ace": VERSION,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,

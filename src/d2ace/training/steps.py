@@ -49,8 +49,8 @@ class TrainingStep(nn.Module):
 class Training:
     """State and steps of training on the rows ``train``.
 
-    Whoever drives it takes a turn (:class:`~d2ace._util.random_state.Turn`) for every step and pass, as
-    they draw from generators that all threads share.
+    Whoever drives it takes a turn (:class:`~d2ace._util.random_state.Turn`) for every step and
+    pass, as they draw from generators that all threads share.
     ``instance_weight`` [n] multiplies what every row adds to a loss; its mean should be 1.
     ``model_options`` stand in for those of the configuration.
     """

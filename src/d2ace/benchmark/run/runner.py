@@ -15,10 +15,10 @@ from d2ace._util.errors import RunError
 from d2ace._util.signals import heeded_signals
 from d2ace.benchmark.plan.specs import RunSpec
 from d2ace.benchmark.store.database import Store
-from d2ace.cli.bench_view import View
 
 from .engines import Engine, Event
 from .execute import outcome
+from .monitor import Monitor
 from .workplace import Busy, lock_of, locked, make_place, remove_run, runs_folder, tidy
 
 __all__ = ["Plan", "Summary", "plan", "run_grid", "runs_folder"]
@@ -69,7 +69,7 @@ def run_grid(
     store: Store,
     specs: Iterable[RunSpec],
     make_engine: Callable[[], Engine],
-    view: View,
+    view: Monitor,
     *,
     retry: bool = False,
     keep: bool = False,
@@ -93,7 +93,7 @@ class _Work:
     """The loop that keeps an engine busy."""
 
     def __init__(
-        self, store: Store, work: Plan, view: View, summary: Summary, *, keep: bool, retry: bool
+        self, store: Store, work: Plan, view: Monitor, summary: Summary, *, keep: bool, retry: bool
     ) -> None:
         self.store, self.view, self.summary = store, view, summary
         self.keep, self.retry = keep, retry

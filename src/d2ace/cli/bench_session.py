@@ -9,14 +9,14 @@ from typing import Any
 
 from d2ace._util.errors import RunError
 from d2ace.benchmark.plan.specs import RunSpec
+from d2ace.benchmark.run.engines import Engine, LocalEngine
+from d2ace.benchmark.run.runner import Summary, plan, run_grid, runs_folder
 from d2ace.benchmark.store.database import Store
-from d2ace.cli.bench_output import print_json
-from d2ace.cli.bench_view import make_view
 from d2ace.report.naming import tell_apart
 from d2ace.training import RunInterrupted
 
-from .engines import Engine, LocalEngine
-from .runner import Summary, plan, run_grid, runs_folder
+from .bench_output import print_json
+from .bench_view import make_view
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Session:
     def make_engine(self, store: Store) -> Engine:
         """The engine that was asked for."""
         if self.engine == "ray":
-            from .ray_engine import RayEngine
+            from d2ace.benchmark.run.ray_engine import RayEngine
 
             return RayEngine(self.jobs, self.address)
         return LocalEngine(self.jobs, runs_folder(store) / "workers.log")

@@ -1,0 +1,3 @@
+"""The version of the package, written down here alone."""
+
+VERSION = "0.1.0"
