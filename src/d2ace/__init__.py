@@ -3,8 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from d2ace._util.version import VERSION as __version__
-
+from ._util.version import VERSION
 from .selectors import (
     D2ACE,
     DIHCL,
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from .training import RunResult as RunResult
     from .training import load_run as load_run
     from .training import train as train
+
+__version__ = VERSION
 
 # Loaded when first used: `import d2ace` stays light.
 _SUBMODULES = (

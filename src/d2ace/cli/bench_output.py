@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from d2ace._util.console import print_table
 from d2ace.benchmark.plan.specs import RunSpec, canonical
 from d2ace.benchmark.run.monitor import Monitor
 from d2ace.benchmark.run.runner import plan
@@ -18,6 +17,7 @@ from d2ace.evaluation import METRICS
 from d2ace.report.naming import tell_apart
 
 from .bench_view import duration
+from .console import print_table
 
 if TYPE_CHECKING:
     from .bench_session import Session

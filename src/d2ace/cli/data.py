@@ -14,7 +14,6 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 from rich.text import Text
 
-from d2ace._util.console import print_table
 from d2ace.data import catalogue
 from d2ace.data.cache import digest
 from d2ace.data.container import DataError, DataWarning, UnknownDataError
@@ -22,6 +21,8 @@ from d2ace.data.description import describe
 from d2ace.data.digits import ROWS, SIDE
 from d2ace.data.fetch import fetch as fetch_files
 from d2ace.data.load import load
+
+from .console import print_table
 
 app = typer.Typer(
     help="Datasets: what there is, what is in it, how to get it.", no_args_is_help=True

@@ -161,7 +161,7 @@ def _plain(runs: Sequence[Runs], pictures: Sequence[Path]) -> dict[str, Any]:
 def _show(runs: Sequence[Runs], data: AnnotatedData, pictures: Sequence[Path]) -> None:
     from rich.table import Table
 
-    from d2ace._util.console import make_console, print_table
+    from .console import make_console, print_table
 
     console = make_console()
     shares = (len(data.flipped) / data.n, len(data.outliers) / data.n)

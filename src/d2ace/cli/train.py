@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from d2ace._util.console import make_console, print_table
 from d2ace._util.errors import UserError
 from d2ace._util.paths import given_path
 from d2ace.data import load_features
@@ -26,6 +25,7 @@ from d2ace.training.predictions import refuse_other_file, write_predictions
 from d2ace.training.result import RunResult
 from d2ace.training.tuning import tuned
 
+from .console import make_console, print_table
 from .train_view import EpochLines, EpochTable, StoredImages
 
 __all__ = ["predict", "train"]
