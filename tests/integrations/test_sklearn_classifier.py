@@ -24,7 +24,7 @@ from d2ace._util.errors import UserError
 from d2ace.data import make_multilabel
 from d2ace.integrations.sklearn import MultiLabelClassifier
 from d2ace.training.config import RunConfig
-from d2ace.training.problem import make_problem
+from d2ace.training.split import make_problem
 
 WEIGHTED = (
     "batches are drawn at random from the rows given, so that a row given twice meets another "

@@ -13,7 +13,7 @@ from smallrun import SMALL
 
 from d2ace.training.config import RunConfig
 from d2ace.training.loop import Loop
-from d2ace.training.problem import make_problem
+from d2ace.training.split import make_problem
 
 
 def half(scale: float = 2.0) -> Fabric:

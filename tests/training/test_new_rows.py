@@ -20,7 +20,7 @@ from d2ace.data import DataError, MultiLabelData, Scaler, load, load_features, p
 from d2ace.evaluation import evaluate
 from d2ace.training import SavedRun, load_run
 from d2ace.training.config import RunConfig
-from d2ace.training.problem import make_problem
+from d2ace.training.split import make_problem
 
 NAMES = tuple("abcdefghijkl")
 

@@ -20,8 +20,8 @@ from d2ace._util.errors import RunError, UserError
 from d2ace.data import MultiLabelData, Scaler, folds, load, make_multilabel, prepare
 from d2ace.evaluation import METRICS, evaluate
 from d2ace.training.config import RunConfig
-from d2ace.training.problem import make_problem
 from d2ace.training.recording import outlier_score
+from d2ace.training.split import make_problem
 from d2ace.training.steps import warm_up
 
 

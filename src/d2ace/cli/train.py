@@ -17,10 +17,9 @@ from d2ace._util.paths import given_path
 from d2ace.data import load_features
 from d2ace.evaluation import METRICS
 from d2ace.models import MODELS
-from d2ace.training.api import train_config
+from d2ace.training import load_run, train_config
 from d2ace.training.config import IMAGE_PROTOCOL, RunConfig
 from d2ace.training.fabric import first_process
-from d2ace.training.predicting import load_run
 from d2ace.training.predictions import refuse_other_file, write_predictions
 from d2ace.training.result import RunResult
 from d2ace.training.tuning import tuned

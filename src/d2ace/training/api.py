@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
-from contextlib import ExitStack
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from d2ace._util.errors import UserError
-from d2ace._util.paths import given_path
 from d2ace.data import MultiLabelData
 
-from .config import RunConfig, whole
-from .fabric import first_process, launch, make_fabric
-from .folder import RunFolder
-from .problem import make_problem, no_data
+from .config import RunConfig
+from .fabric import first_process
 from .result import RunResult
-from .run import Run, Watch
-from .watching import EventFiles, together
+from .run import Watch
+from .single import train_config
+from .split import no_data
+from .tuning import tuned
 
 if TYPE_CHECKING:
     from d2ace.data.images import ImageData
-    from d2ace.data.images.features import Progress
 
 __all__ = ["train", "train_config"]
-
-_MOST_THREADS = 1024
 
 
 def train(
@@ -99,8 +91,6 @@ def train(
         "watch": watch,
     }
     if tune:
-        from .tuning import tuned
-
         return tuned(config, given, out, running)
     return train_config(config, given, out=out, **running)
 
@@ -116,55 +106,3 @@ def _named(data: Any) -> tuple[str, MultiLabelData | ImageData | None]:
     if not isinstance(data, ImageData):
         raise no_data(data)
     return data.name, data
-
-
-def train_config(
-    config: RunConfig,
-    data: MultiLabelData | ImageData | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = True,
-    checkpoint_every: int | None = None,
-    devices: int = 1,
-    accelerator: str = "auto",
-    threads: int | None = None,
-    workers: int | None = None,
-    tensorboard: bool = False,
-    watch: Watch | None = None,
-    progress: Progress | None = None,
-) -> RunResult:
-    """:func:`train` for a configuration; ``data`` replaces what it names.
-
-    ``progress`` is called with the images done and all images while features are stored.
-    """
-    checkpoint_every = (
-        None if checkpoint_every is None else whole(checkpoint_every, "checkpoint_every")
-    )
-    threads = None if threads is None else whole(threads, "threads")
-    workers = None if workers is None else whole(workers, "workers", 0)
-    devices = whole(devices, "devices")
-    if threads is not None and threads > _MOST_THREADS:  # torch ends the process without a word
-        raise UserError(f"threads is {threads}; torch can use {_MOST_THREADS} at most.")
-    if out is None and (tensorboard or checkpoint_every or config.record):
-        raise UserError("Checkpoints, event files and records need a folder; name one with out.")
-    folder = None if out is None else RunFolder(given_path(out, "out"), config)
-    if folder is not None:
-        folder.check(resume=resume)  # as what it refuses needs no data to be loaded
-    fabric = make_fabric(devices, accelerator, config.precision)
-    started = perf_counter()
-    problem = make_problem(config, data, fabric.device, workers, progress)
-    with ExitStack() as stack:
-        if folder is not None:
-            ended = problem.digest, fabric.world_size
-            done = folder.finished(*ended) if resume else None  # nobody changes a result
-            if done is None and first_process():  # the only one to write, alone from now on
-                stack.enter_context(folder.alone())
-                folder.check(resume=resume)
-                done = folder.finished(*ended) if resume else None
-            if done is not None:
-                return done
-            if tensorboard:
-                watch = together(watch, EventFiles(folder.path / "tensorboard"))
-        prepared = perf_counter() - started
-        run = Run(config, problem, folder, checkpoint_every, threads, watch, resume, prepared)
-        return RunResult.from_dict(json.loads(launch(fabric, run)))

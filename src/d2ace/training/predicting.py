@@ -5,7 +5,6 @@ Runs on images are in :mod:`.saved_images`.
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import torch
 from torch import Tensor
 
 from d2ace._util.errors import RunError, UserError
-from d2ace._util.paths import given_path
 from d2ace._util.random_state import borrowed_generator
 from d2ace._util.validation import as_table, refuse_dtype
 from d2ace.data import MultiLabelData, Scaler
@@ -25,14 +23,13 @@ from d2ace.data.load import numbered
 from d2ace.data.missing import Missing, filled
 from d2ace.models import MODELS, MultiLabelModel, make_model
 
-from .checkpoint import BEST
 from .config import RunConfig
-from .folder import differences
 from .problem import Rows
 from .result import RunResult
-from .verified import load_tensors
 
-__all__ = ["SavedRun", "load_run"]
+__all__ = ["AGAIN", "SavedRun", "rebuilt"]
+
+AGAIN = "train the run again, with resume off or in another folder"
 
 
 class SavedRun:
@@ -63,7 +60,7 @@ class SavedRun:
         except Exception as problem:  # parts of other shapes fail in as many ways as there are
             why = " ".join(f"{type(problem).__name__}: {problem}".split())
             raise RunError(
-                f"{place} does not fit this version ({why}); it was left alone: {_again()}."
+                f"{place} does not fit this version ({why}); it was left alone: {AGAIN}."
             ) from problem
 
     def _restore(self, config: RunConfig, saved: dict[str, Any]) -> None:
@@ -185,43 +182,6 @@ def _columns(have: tuple[str, ...], want: tuple[str, ...]) -> list[int] | None:
             "rows that have each of them once."
         )
     return [place[name] for name in want]
-
-
-def load_run(path: str | Path) -> SavedRun:
-    """The finished run in a folder, ready to predict."""
-    folder = given_path(path, "the folder of a run")
-    if not folder.is_dir():
-        raise UserError(f"There is no folder {folder}; name the out folder of a run.")
-    if not (folder / "result.json").exists():
-        raise RunError(f"{folder} holds no finished run; train it to its end first.")
-    result, place = RunResult.read(folder / "result.json"), folder / "best.pt"
-    saved = load_tensors(place, "saved weights", BEST, optional=("fill",), remedy=_again)
-    _refuse_other_run(place, result, saved)
-    model = result.config["model"]
-    if model in MODELS and MODELS[model].input == "image":
-        from d2ace.training.images.predicting import SavedImageRun
-
-        return SavedImageRun(place, result, saved)
-    return SavedRun(place, result, saved)
-
-
-def _again() -> str:
-    return "train the run again, with resume off or in another folder"
-
-
-def _refuse_other_run(place: Path, result: RunResult, saved: dict[str, Any]) -> None:
-    """Weights and result belong together."""
-    try:
-        differing = differences(result.config, json.loads(saved["config"]))
-    except (ValueError, TypeError, AttributeError):
-        differing = ["a config that is none"]
-    if saved["epoch"] != result.best_epoch:
-        differing.append(f"epoch {saved['epoch']} instead of {result.best_epoch}")
-    if differing:
-        raise RunError(
-            f"{place} is of another run than result.json beside it ({', '.join(differing)}); both "
-            f"were left alone: {_again()}."
-        )
 
 
 def _refuse_unfit(

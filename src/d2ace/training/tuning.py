@@ -14,11 +14,11 @@ from d2ace._util.errors import UserError
 from d2ace._util.paths import given_path
 from d2ace.evaluation import METRICS
 
-from .api import train_config
 from .config import RunConfig
 from .fabric import first_process
 from .folder import RunFolder, described, saved_in
 from .result import RunResult
+from .single import train_config
 from .verified import write_whole
 
 if TYPE_CHECKING:
