@@ -223,10 +223,11 @@ def test_a_column_of_two_words_is_one_binary_target(table):
     np.testing.assert_array_equal(classifier.predict_proba(X), flat.predict_proba(X))
 
 
-def test_a_bar_on_request(table, capsys):
+def test_a_line_for_every_epoch_on_request(table, capsys):
     X, Y = table
     small(verbose=True).fit(X, Y)
-    assert "train_loss" in capsys.readouterr().err
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in lines] == [f"{epoch}/6" for epoch in range(1, 7)]
     small().fit(X, Y)
     assert capsys.readouterr().err == ""
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
 from numbers import Real
 from typing import Any
 
@@ -85,7 +84,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     random_state : int, RandomState or None
         The same number gives the same weights, bit for bit on one machine.
     verbose : bool
-        Show a progress bar.
+        Print a line for every epoch.
 
     Attributes
     ----------
@@ -302,36 +301,33 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         train = Split(X[rows], Y[rows], rows)
         fabric = make_fabric(1, self.device, config.precision)
         turn = Turn(fabric.device)
-        with _progress(self.verbose, config.epochs) as show:
+        with turn:
+            training = Training(config, train, fabric, None if weight is None else weight[rows])
+        warn_of_schedule(training.shared.selector, config.epochs)
+        validation = training.placed(Split(X[held_out], Y[held_out], held_out))
+        sign = 1 if METRICS[config.monitor].higher_is_better else -1
+        best, weights, self.history_ = -math.inf, None, []
+        while not training.finished:
+            for _ in turn.each(training.train_epoch()):
+                pass
             with turn:
-                training = Training(config, train, fabric, None if weight is None else weight[rows])
-            warn_of_schedule(training.shared.selector, config.epochs)
-            validation = training.placed(Split(X[held_out], Y[held_out], held_out))
-            sign = 1 if METRICS[config.monitor].higher_is_better else -1
-            best, weights, self.history_ = -math.inf, None, []
-            while not training.finished:
-                for _ in turn.each(training.train_epoch()):
-                    pass
-                with turn:
-                    entry: dict[str, Any] = {
-                        "epoch": training.epoch,
-                        "train_loss": training.share(),
-                    }
-                    self.history_.append(entry)
-                    if self.early_stopping:
-                        outcome = evaluate(Y[held_out], training.predict(validation).numpy())
-                        entry[config.monitor] = outcome.values[config.monitor]
-                        score = entry[config.monitor] * sign
-                        if weights is None or score > best:
-                            best, self.best_iter_ = score, training.epoch
-                            weights = _copied(training.model)
-                show(entry)
-                training.next_epoch()
-                if (
-                    self.early_stopping
-                    and entry["epoch"] - self.best_iter_ >= self.n_iter_no_change
-                ):
-                    break
+                entry: dict[str, Any] = {
+                    "epoch": training.epoch,
+                    "train_loss": training.share(),
+                }
+                self.history_.append(entry)
+                if self.early_stopping:
+                    outcome = evaluate(Y[held_out], training.predict(validation).numpy())
+                    entry[config.monitor] = outcome.values[config.monitor]
+                    score = entry[config.monitor] * sign
+                    if weights is None or score > best:
+                        best, self.best_iter_ = score, training.epoch
+                        weights = _copied(training.model)
+            if self.verbose:
+                _say(entry, config.epochs)
+            training.next_epoch()
+            if self.early_stopping and entry["epoch"] - self.best_iter_ >= self.n_iter_no_change:
+                break
         if weights is not None:
             training.model.load_state_dict(weights)
         else:
@@ -364,23 +360,7 @@ def _copied(model: torch.nn.Module) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
-@contextmanager
-def _progress(wanted: bool, epochs: int) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A function to call after every epoch; it moves a bar on the terminal if one is wanted."""
-    if not wanted:
-        yield lambda entry: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Left
-
-    words = TextColumn("{task.description}")
-    columns = (TextColumn("epoch"), BarColumn(), MofNCompleteColumn(), Left(), words)
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=epochs)
-
-        def show(entry: dict[str, Any]) -> None:
-            values = ", ".join(f"{k} {v:.4f}" for k, v in entry.items() if k != "epoch")
-            bar.update(task, completed=entry["epoch"], description=values)
-
-        yield show
+def _say(entry: dict[str, Any], epochs: int) -> None:
+    """An epoch in a line."""
+    values = "".join(f"  {name} {value:.4f}" for name, value in entry.items() if name != "epoch")
+    print(f"epoch {entry['epoch']}/{epochs}{values}", file=sys.stderr)
