@@ -2,16 +2,17 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+RUNS   := $(VENV)/.runs
 READY  := $(VENV)/.ready
 LOOKED := $(VENV)/.browser
 MAKEFLAGS += --jobs=2  # a browser is fetched while packages are
 
-.PHONY: demo test pytest test-slow lint format bench docs clean
+.PHONY: demo test pytest test-slow lint wheel format bench docs clean
 
-demo: $(READY)
+demo: $(RUNS)
 	$(BIN)/d2ace demo
 
-test: lint pytest  # side by side
+test: lint pytest wheel  # side by side
 
 pytest: $(READY) $(LOOKED)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
@@ -23,6 +24,12 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Built as for a release, then tried as by a user who has nothing but the core.
+wheel: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist >/dev/null
+	$(BIN)/python tests/try_wheel.py dist
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
@@ -44,10 +51,17 @@ $(LOOKED):
 	@mkdir -p $(VENV) && touch $(LOOKED)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(READY): pyproject.toml constraints.txt
+INSTALL = $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
+
+# What the command line needs; then, on top and never at the same time, what developers need.
+$(RUNS): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) '.[bench]'
+	touch $(RUNS)
+
+$(READY): $(RUNS)
+	$(INSTALL) '.[dev]'
 	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # on all cores, where pip uses one
 	touch $(READY)
