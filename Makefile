@@ -28,7 +28,7 @@ lint: $(READY)
 # Built as for a release, then tried as by a user who has nothing but the core.
 wheel: $(READY)
 	rm -rf dist
-	$(BIN)/python -m build --outdir dist >/dev/null
+	$(BIN)/python -m build --quiet --outdir dist
 	$(BIN)/python tests/try_wheel.py dist
 
 format: $(READY)
