@@ -170,7 +170,7 @@ def test_what_is_no_class_of_selectors_is_told(wrong):
     [{"replacement": True}, {"on_invalid": "skip"}, {"importance_weighting": True}],
     ids=str,
 )
-@pytest.mark.parametrize("name", ["d2ace", "hard_imb"])
+@pytest.mark.parametrize("name", ["d2ace", pytest.param("hard_imb", marks=pytest.mark.slow)])
 def test_common_options_keep_the_promises(name, options):
     testing.check_selector(d2ace.SELECTORS[name], **testing.SETTINGS[name], **options)
 
