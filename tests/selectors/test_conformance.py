@@ -154,9 +154,9 @@ class NoisyAndSays(Noisy):
     draws_by_position = True
 
 
-def test_a_sound_selector_passes():
-    testing.check_selector(Loss)
-    testing.check_selector(NoisyAndSays)
+@pytest.mark.parametrize("sound", [Loss, pytest.param(NoisyAndSays, marks=pytest.mark.slow)])
+def test_a_sound_selector_passes(sound):
+    testing.check_selector(sound)
 
 
 @pytest.mark.parametrize("wrong", ["d2ace", Loss(torch.ones(4, 2)), torch.nn.Linear])
