@@ -78,8 +78,18 @@ class Run:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-@pytest.mark.parametrize("loader", LOADERS, ids=str)
-@pytest.mark.parametrize("name", list(d2ace.SELECTORS))
+CASES = [  # loaders with workers take seconds, and the place does not depend on the method
+    pytest.param(
+        name,
+        loader,
+        marks=[] if loader == "no workers" or name in ("dihcl", "d2ace") else [pytest.mark.slow],
+    )
+    for name in d2ace.SELECTORS
+    for loader in LOADERS
+]
+
+
+@pytest.mark.parametrize(("name", "loader"), CASES)
 def test_a_resumed_run_has_the_same_losses(name, loader, tmp_path):
     whole = Run(name, LOADERS[loader])
     for _ in range(3):
