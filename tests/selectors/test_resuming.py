@@ -16,6 +16,7 @@ import torch.distributed.checkpoint as dcp
 from torch.utils.data import DataLoader, TensorDataset
 
 import d2ace
+from d2ace.selectors._engine.cursor import Cursor
 from d2ace.testing import SETTINGS
 
 N, Q, BATCH = 50, 4, 7
@@ -210,11 +211,14 @@ class TestDrawnAhead:
         assert self.position(selector) == 0
 
     def test_rows_that_stay_on_an_accelerator_count_by_their_number(self):
-        selector, _ = self.drawn()
+        cursor = Cursor(batches=6)
+        cursor.begin()
+        for start in range(0, 5 * BATCH, BATCH):
+            cursor.drew(list(range(start, start + BATCH)))
         for _ in range(4):
             for size in (4, BATCH - 4):
-                selector._progress.observed(torch.empty(size, dtype=torch.int64, device="meta"))
-        assert self.position(selector) == 4
+                cursor.observed(torch.empty(size, dtype=torch.int64, device="meta"))
+        assert cursor.state_dict()["position"] == 4
 
     @pytest.mark.parametrize("order", [[1, 0, 2], [0, 2]])
     def test_another_order_is_warned_about_once(self, order):
