@@ -102,7 +102,7 @@ def measure(name: str, labels: Any, neighbors: Any, logits: torch.Tensor, repeat
         for rows, values in zip(batches, predictions, strict=True):
             selector.observe(rows, logits=values)
             selector.loss_weight(rows)  # what a training loop calls: Balance works here
-        selector._settle()
+        selector.flush()
 
     source = [torch.rand(n, q) for _ in range(8)]
     target = [torch.empty(n, q) for _ in range(8)]
@@ -123,8 +123,7 @@ def measure(name: str, labels: Any, neighbors: Any, logits: torch.Tensor, repeat
         times["copy"].append(min(seconds(copy) for _ in range(3)))
         times["observe"].append(seconds(observe))
         times["recompute"].append(seconds(lambda: selector.probabilities))
-        selector._drawn = selector.probabilities if selector._is_selective(5) else None
-        times["draw"].append(seconds(lambda: list(selector._batches(5, 0))))
+        times["draw"].append(seconds(selector.peek))  # of the epoch under way
     result = {key: statistics.median(values) for key, values in times.items()}
     result["setup"] = setup
     result["state"] = sum(arrays_of(selector)) / (n * q)

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 import d2ace
-from d2ace.selectors.distributed import DistributedSelector
+from d2ace.selectors import DistributedSelector
 
 EPOCHS = 6
 

@@ -15,7 +15,7 @@ import griffe
 import pytest
 
 import d2ace
-from d2ace.selectors._engine.options import CommonOptions, options_of
+from d2ace.selectors import CommonOptions, options_of
 from d2ace.selectors.base import Selector
 
 ROOT = Path(__file__).resolve().parents[1]

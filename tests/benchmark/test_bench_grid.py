@@ -359,7 +359,7 @@ def test_a_grid_that_only_warms_up_says_so(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('datasets = ["digits"]\nmodels = ["mlp"]\nrun_folds = [0]\nepochs = 10')
     (note,) = load_grid(path).notes
-    assert note.startswith("7 of 8 runs draw at random, whatever their method: all 10 epochs are")
+    assert note.startswith("7 of 8 runs: All 10 epochs are warm-up")
     assert load_grid(path, {"epochs": 11}).notes == []
 
 

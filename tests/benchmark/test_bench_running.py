@@ -287,6 +287,7 @@ def test_two_grids_on_one_store(tmp_path, table):
         assert store.runs(status=None) == []
 
 
+@pytest.mark.slow
 def test_a_ray_cluster_gives_the_same_numbers(tmp_path, table):
     pytest.importorskip("ray")
     own(tmp_path, "Broken", "raise ValueError('out of order')")

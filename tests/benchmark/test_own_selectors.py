@@ -19,7 +19,7 @@ from d2ace.report.collect import collect
 from d2ace.report.tables.cost import failures, inventory, missing_runs
 from d2ace.report.tables.studies import sweep
 from d2ace.report.tables.table import Table
-from d2ace.selectors.registry import find_selector
+from d2ace.selectors import find_selector
 
 SMALL: dict[str, Any] = {"datasets": ["digits"], "models": ["mlp"]}
 

@@ -58,6 +58,7 @@ def test_two_processes_see_the_images_that_one_does(folder: Path) -> None:
     assert two.test == pytest.approx(one.test, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_processes_with_statistics_of_their_own_tell_selectors_the_same(
     folder: Path, tmp_path: Path
 ) -> None:

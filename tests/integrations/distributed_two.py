@@ -11,7 +11,7 @@ from torch import Tensor
 
 import d2ace
 from d2ace._util.errors import UserError
-from d2ace.selectors.distributed import DistributedSelector
+from d2ace.selectors import DistributedSelector
 
 N, Q, BATCH, EPOCHS = 41, 3, 8, 3  # the last of 6 batches has 1 row
 SPOILT = 2  # the batch of which a process predicts NaN

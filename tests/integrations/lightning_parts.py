@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import d2ace
-from d2ace.selectors.distributed import DistributedSelector
+from d2ace.selectors import DistributedSelector
 
 N, D, Q, BATCH, EPOCHS = 53, 6, 4, 8, 5  # the last batch has 5 rows
 BATCHES = 7

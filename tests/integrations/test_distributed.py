@@ -13,7 +13,7 @@ import torch
 from distributed_two import BATCH, SPOILT, labels, make, predictions, train
 
 import d2ace
-from d2ace.selectors.distributed import DistributedSelector
+from d2ace.selectors import DistributedSelector
 
 
 @pytest.fixture(scope="module")

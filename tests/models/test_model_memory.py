@@ -8,7 +8,6 @@ import sys
 import pytest
 from problems import NAMES
 
-SLOW = {"mlp", "paca"}  # the one because it is easy, the other because it takes minutes
 resource = pytest.importorskip("resource", reason="peak memory is read where there is getrusage")
 
 SCRIPT = """
@@ -25,10 +24,8 @@ print(peak // 1024 if sys.platform == "darwin" else peak)
 """
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in NAMES],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_a_thousand_labels_fit_into_four_gibibytes(name):
     command = [sys.executable, "-c", SCRIPT, name]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -14,6 +14,8 @@ from problems import NAMES, train
 from d2ace.data import DataWarning, catalogue, prepare
 from d2ace.models import make_model
 
+QUICK = ("birds", "emotions", "enron", "scene", "yeast")
+
 
 @pytest.fixture(scope="module")
 def batch(real):
@@ -33,7 +35,13 @@ def batch(real):
     return prepared
 
 
-@pytest.mark.parametrize("dataset", list(catalogue.catalogue()))
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
+        for name in catalogue.catalogue()
+    ],
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_three_steps_on_real_data(batch, dataset, name):
     X, Y, Y_train = batch(dataset)

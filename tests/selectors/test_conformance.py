@@ -154,9 +154,9 @@ class NoisyAndSays(Noisy):
     draws_by_position = True
 
 
-def test_a_sound_selector_passes():
-    testing.check_selector(Loss)
-    testing.check_selector(NoisyAndSays)
+@pytest.mark.parametrize("sound", [Loss, pytest.param(NoisyAndSays, marks=pytest.mark.slow)])
+def test_a_sound_selector_passes(sound):
+    testing.check_selector(sound)
 
 
 @pytest.mark.parametrize("wrong", ["d2ace", Loss(torch.ones(4, 2)), torch.nn.Linear])
@@ -170,7 +170,7 @@ def test_what_is_no_class_of_selectors_is_told(wrong):
     [{"replacement": True}, {"on_invalid": "skip"}, {"importance_weighting": True}],
     ids=str,
 )
-@pytest.mark.parametrize("name", ["d2ace", "hard_imb"])
+@pytest.mark.parametrize("name", ["d2ace", pytest.param("hard_imb", marks=pytest.mark.slow)])
 def test_common_options_keep_the_promises(name, options):
     testing.check_selector(d2ace.SELECTORS[name], **testing.SETTINGS[name], **options)
 

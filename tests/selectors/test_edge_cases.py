@@ -46,7 +46,7 @@ class TestFewVisits:
             assert torch.equal(selector.weights[key], torch.full((20,), value).double())
         selector = make("d2ace", trade_off=0.0)
         observe_all(selector, 0.8)
-        selector._settle()
+        selector.flush()
         assert not selector.memory.changes.any()
         assert not selector.memory.flips.any()
 
@@ -67,7 +67,7 @@ class TestFewVisits:
         selector = make("ml_unc", y=[[1]], x=None, trade_off=0.0, window=5)
         for p in (0.1, 0.5, 0.2):
             selector.observe([0], probs=[[p]])
-        selector._settle()
+        selector.flush()
         assert float(selector._uncertainty()) == pytest.approx((0.4 + 0.3) / 2)
         recent = make("recent", y=[[1]], x=None, window=5)
         for p in (0.9, 0.1, 0.9):
@@ -101,7 +101,7 @@ class TestExtremePredictions:
     def test_entropy_is_exactly_zero_and_loss_is_capped(self):
         selector = make("d2ace", trade_off=1.0)
         observe_all(selector, 1.0)
-        selector._settle()
+        selector.flush()
         assert not selector.metric("uncertainty").any()
         assert float(selector.metric("hardness").max()) == pytest.approx(16.118096, abs=1e-6)
 
@@ -131,9 +131,9 @@ class TestLabels:
         y[:, 2] = 0
         selector = make("d2ace", y=y)
         observe_all(selector, RNG.random((20, 4)))
-        selector._settle()
+        selector.flush()
         matrix = selector.metric("uncertainty").clone()
-        c = selector._correlation.cosines(selector._correlation.masked(matrix))
+        c = selector.local_correlation.cosines(selector.local_correlation.masked(matrix))
         assert not c[2].any()
         assert not c[:, 2].any()
         assert c.diagonal().tolist() == [1, 1, 0, 1]
@@ -164,8 +164,8 @@ class TestLabels:
         y[5] = 0
         selector = make("d2ace", y=y)
         observe_all(selector, RNG.random((20, 4)))
-        selector._settle()
-        phi = selector._correlation.enhancement(selector.metric("hardness"))
+        selector.flush()
+        phi = selector.local_correlation.enhancement(selector.metric("hardness"))
         assert phi[5] == 0.0
         assert selector.probabilities[5] > 0
         assert make("hard_imb", y=y)._imbalance[5] == 1.0
@@ -182,13 +182,13 @@ class TestLabels:
             assert torch.isfinite(selector.probabilities).all()
         unc = make("ml_unc", y=y)
         observe_all(unc, probs)
-        unc._settle()
+        unc.flush()
         assert torch.allclose(unc.weights["uncertainty"], unc._uncertainty().ravel())
         d = make("d2ace", y=y, neighbors=0)
         observe_all(d, probs)
-        d._settle()
+        d.flush()
         u = d.metric("uncertainty").clone()
-        phi = d._correlation.enhancement(u)
+        phi = d.local_correlation.enhancement(u)
         assert torch.allclose(phi, u.ravel() * torch.from_numpy(y).ravel())
 
 
@@ -254,7 +254,7 @@ class TestProbabilities:
         assert not selector.weights["hardness"].any()
         uniform(selector)
 
-    @pytest.mark.filterwarnings("ignore:All 3 epochs of .* are warm-up")
+    @pytest.mark.filterwarnings("ignore:All 3 epochs are warm-up")
     @pytest.mark.parametrize("name", ALL)
     def test_no_selective_epoch(self, name):
         selector = make(name, epochs=3, warmup=3)
@@ -282,17 +282,19 @@ class TestNeighbourhood:
     def test_more_neighbours_than_rows(self):
         selector = make("d2ace", neighbors=500)
         present = Y.any(axis=0)
-        assert np.array_equal(selector._around.toarray() > 0, np.tile(present, (20, 1)))
+        assert np.array_equal(selector.neighborhood.toarray() > 0, np.tile(present, (20, 1)))
 
     def test_no_neighbours_and_no_features(self):
         for selector in (make("d2ace", neighbors=0), make("d2ace", x=None)):
-            assert np.array_equal(selector._around.toarray() > 0, Y > 0)
+            assert np.array_equal(selector.neighborhood.toarray() > 0, Y > 0)
         assert torch.equal(make("hard_imb", x=None)._imbalance, torch.ones(20).double())
 
     def test_ready_neighbours(self):
         index = neighbors.nearest(torch.from_numpy(X), 6)
         own = make("d2ace", x=None, neighbors=index.numpy())
-        assert np.array_equal(own._around.toarray() > 0, make("d2ace")._around.toarray() > 0)
+        assert np.array_equal(
+            own.neighborhood.toarray() > 0, make("d2ace").neighborhood.toarray() > 0
+        )
 
     def test_duplicates_observe_the_first_occurrence(self):
         one, other = make("d2ace", replacement=True), make("d2ace")
@@ -323,9 +325,9 @@ def test_literal_dihcl_never_overflows():
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
 def test_features_of_any_storage(half):
     x = torch.from_numpy(X).to(half)
-    plain = make("d2ace", x=x.float())._around.toarray()
+    plain = make("d2ace", x=x.float()).neighborhood.toarray()
     for stored in (x.to_sparse(), x.float().numpy().astype(">f4")):
-        assert np.array_equal(make("d2ace", x=stored)._around.toarray(), plain)
+        assert np.array_equal(make("d2ace", x=stored).neighborhood.toarray(), plain)
 
 
 def test_full_pass_is_not_for_dihcl():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from unittest import mock
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,14 +26,14 @@ def same_state(one: d2ace.Selector, other: d2ace.Selector) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@given(seed=st.integers(0, 2**31), capacity=st.integers(1, 40))
+@given(seed=st.integers(0, 2**31), capacity=st.integers(1, 13))
 def test_gathering_batches_changes_nothing(name, seed, capacity):
     rng = np.random.default_rng(seed)
     y = (rng.random((12, 3)) < 0.5).astype(int)
     one, other = d2ace.make_selector(name, y), d2ace.make_selector(name, y)
-    one._stage(torch.device("cpu")).capacity = capacity if one.merges_updates else 0
-    one._staging.values = torch.empty(capacity, 3)
-    one._staging.rows = np.empty(capacity, dtype=np.int64)
+    with mock.patch.object(staging, "PAIRS", 3 * capacity):
+        one.observe([0], logits=torch.zeros(1, 3))
+    other.observe([0], logits=torch.zeros(1, 3))
     for _ in range(rng.integers(1, 12)):
         rows = rng.permutation(12)[: rng.integers(0, 13)]
         values = torch.from_numpy(rng.normal(size=(len(rows), 3))).float()
@@ -38,7 +41,7 @@ def test_gathering_batches_changes_nothing(name, seed, capacity):
         values = values if kind == "logits" else values.sigmoid()
         one.observe(rows, **{kind: values})
         other.observe(rows.tolist(), **{kind: values})
-        other._settle()  # one batch at a time
+        other.flush()  # one batch at a time
     assert same_state(one, other)
 
 
@@ -233,47 +236,56 @@ def test_what_is_no_name_is_told_so(given, remedy):
 class TestAccelerator:
     """An accelerator that is really the host: what is noted there is reported at the epoch."""
 
-    @pytest.fixture
-    def selector(self):
+    def staged(self, *, skip_invalid: bool = False):
         selector = d2ace.D2ACE(np.eye(6, 3, dtype=int), dtype=torch.float64, warmup=0)
-        selector._stage(torch.device("cpu")).on_host = False
-        return selector
+        stage = staging.Staging(
+            (6, 3),
+            torch.device("cpu"),
+            torch.float64,
+            advance=selector.update,
+            stand_in=selector.memory.last_known,
+            gather=True,
+            learns=True,
+            skip_invalid=skip_invalid,
+        )
+        stage.on_host = False
+        return selector, stage
 
-    def test_an_invalid_prediction_is_passed_over_and_reported_later(self, selector):
+    def test_an_invalid_prediction_is_passed_over_and_reported_later(self):
+        selector, stage = self.staged()
         values = torch.zeros(2, 3, dtype=torch.float64)
         values[1, 2] = torch.nan
-        selector.observe([2, 5], logits=values)
+        stage.add(torch.tensor([2, 5]), values, are_logits=True)
         with pytest.raises(ValueError, match="instance 5, label 2"):
-            _ = selector.probabilities
-        assert torch.isfinite(selector.probabilities).all()
+            stage.raise_fault()
+        stage.raise_fault()  # once is enough
         assert torch.isfinite(selector.memory.latest).all()
 
     def test_skipping_does_not_report(self):
-        selector = d2ace.D2ACE(np.eye(6, 3, dtype=int), on_invalid="skip", warmup=0)
-        selector._stage(torch.device("cpu")).on_host = False
-        selector.observe([2, 5], logits=torch.full((2, 3), torch.nan))
-        assert torch.isfinite(selector.probabilities).all()
+        selector, stage = self.staged(skip_invalid=True)
+        stage.add(torch.tensor([2, 5]), torch.full((2, 3), torch.nan), are_logits=True)
+        stage.raise_fault()
+        assert torch.isfinite(selector.memory.latest).all()
 
-    @pytest.mark.parametrize("on_invalid", ["error", "skip"])
-    def test_raw_scores_as_probabilities_are_reported_even_so(self, on_invalid):
-        selector = d2ace.D2ACE(np.eye(6, 3, dtype=int), on_invalid=on_invalid, warmup=0)
-        selector._stage(torch.device("cpu")).on_host = False
+    @pytest.mark.parametrize("skip", [False, True])
+    def test_raw_scores_as_probabilities_are_reported_even_so(self, skip):
+        selector, stage = self.staged(skip_invalid=skip)
         probs = torch.full((2, 3), 0.5)
-        probs[0, 0], probs[1, 2] = torch.nan if on_invalid == "skip" else 0.5, -3.5
-        selector.observe([2, 5], probs=probs)
+        probs[0, 0], probs[1, 2] = torch.nan if skip else 0.5, -3.5
+        stage.add(torch.tensor([2, 5]), probs, are_logits=False)
         with pytest.raises(ValueError, match=r"probs held a value for instance 5, label 2, but a"):
-            _ = selector.probabilities
+            stage.raise_fault()
         assert torch.isfinite(selector.memory.latest).all()
 
     @pytest.mark.parametrize(
         ("rows", "message"),
         [([1, 9], "index held 9, but rows run from 0 to 5"), ([4, 4], "index held row 4 twice")],
     )
-    def test_faulty_rows_are_reported_later(self, selector, rows, message):
-        stage = selector._staging
+    def test_faulty_rows_are_reported_later(self, rows, message):
+        _, stage = self.staged()
         stage.add(torch.tensor(rows), torch.zeros(2, 3), are_logits=True)
         with pytest.raises(ValueError, match=message):
-            selector.state_dict()
+            stage.raise_fault()
 
 
 class TestForeignArrays:
@@ -360,26 +372,21 @@ def test_loss_weights_are_on_the_device_of_the_state():
 
 
 def test_sparse_labels_stay_sparse():
-    n, q = 20_000, 500
+    n, q = 4_000, 500
     y = sp.random_array((n, q), density=0.01, format="csr", rng=0)
     y.data[:] = 1
     selector = d2ace.D2ACE(y, warmup=0)
     assert sp.issparse(selector.labels)
-    sizes = {
-        name: value.numel() * value.element_size()
-        for holder in (selector._correlation, selector._correlation.positives)
-        for name, value in vars(holder).items()
-        if isinstance(value, torch.Tensor)
-    }
-    assert sum(sizes.values()) < n * q  # less than one byte a pair for everything about Y and Z
-    assert selector._dense_labels is None
     selector.observe(range(64), logits=torch.zeros(64, q))
-    selector._settle()
-    assert sum(v.numel() * v.element_size() for v in selector.memory.buffers()) <= 24.1 * n * q
+    _ = selector.probabilities
+    state = sum(v.numel() * v.element_size() for v in selector.memory.buffers())
+    assert state <= 24.1 * n * q
+    # less than one byte a pair for everything about Y and Z, beside the state and its workspace
+    assert len(pickle.dumps(selector)) < state + 5.5 * n * q
 
 
 def test_the_buffer_is_small():
-    assert staging._PAIRS * 4 <= 2**20
+    assert staging.PAIRS * 4 <= 2**20
 
 
 def test_a_batch_is_fetched_at_once_where_the_dataset_can():

@@ -63,7 +63,7 @@ def test_a_whole_loop_is_not_warned(name, preset):
 @pytest.mark.parametrize("name", [*LEARN, "balance"])
 def test_nothing_but_warm_up_is_told_once(name):
     selector = d2ace.make_selector(name, Y, batch_size=8, epochs=5)
-    with pytest.warns(UserWarning, match=r"All 5 epochs of .* are warm-up \(warmup=10\)") as told:
+    with pytest.warns(UserWarning, match=r"All 5 epochs are warm-up \(warmup=10\)") as told:
         epoch(selector)
     assert [one.filename for one in told] == [__file__]
     epoch(selector)

@@ -321,6 +321,29 @@ class TestCounting:
             selector.set_epoch(3)
         assert selector.epoch == 5
 
+    def test_naming_the_next_epoch_closes_one_whose_last_batch_was_not_observed(self):
+        """Found by the state machine: the copy went back to the last batch."""
+        selector = make(d2ace.Random)
+        for number, batch in enumerate(selector, 1):
+            if number < len(selector):
+                selector.observe(batch, logits=np.zeros((len(batch), Q)))
+        selector.set_epoch(2)
+        assert copy.deepcopy(selector).epoch == 2
+
+    def test_a_count_named_in_the_middle_of_an_epoch_does_not_name_the_next_one(self):
+        """Found by the state machine: with a state loaded in between, epoch 2 became 3."""
+        selector = make(d2ace.Random)
+        batches = iter(selector)
+        for number, batch in enumerate(itertools.islice(batches, len(selector)), 1):
+            selector.observe(batch, logits=np.zeros((len(batch), Q)))
+            if number == 1:
+                selector.set_epoch(1)
+        selector.load_state_dict(selector.state_dict())
+        batch = next(iter(selector))
+        selector.observe(batch, logits=np.zeros((len(batch), Q)))
+        selector.set_epoch(2)
+        assert selector.epoch == 2
+
     def test_an_epoch_named_again_in_its_middle_is_over_once_it_is_drawn(self):
         """Found by the state machine: the copy began the epoch again."""
         selector = make(d2ace.Random)

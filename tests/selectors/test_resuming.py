@@ -16,6 +16,7 @@ import torch.distributed.checkpoint as dcp
 from torch.utils.data import DataLoader, TensorDataset
 
 import d2ace
+from d2ace.selectors._engine.cursor import Cursor
 from d2ace.testing import SETTINGS
 
 N, Q, BATCH = 50, 4, 7
@@ -78,8 +79,18 @@ class Run:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-@pytest.mark.parametrize("loader", LOADERS, ids=str)
-@pytest.mark.parametrize("name", list(d2ace.SELECTORS))
+CASES = [  # loaders with workers take seconds, and the place does not depend on the method
+    pytest.param(
+        name,
+        loader,
+        marks=[] if loader == "no workers" or name in ("dihcl", "d2ace") else [pytest.mark.slow],
+    )
+    for name in d2ace.SELECTORS
+    for loader in LOADERS
+]
+
+
+@pytest.mark.parametrize(("name", "loader"), CASES)
 def test_a_resumed_run_has_the_same_losses(name, loader, tmp_path):
     whole = Run(name, LOADERS[loader])
     for _ in range(3):
@@ -200,11 +211,14 @@ class TestDrawnAhead:
         assert self.position(selector) == 0
 
     def test_rows_that_stay_on_an_accelerator_count_by_their_number(self):
-        selector, _ = self.drawn()
+        cursor = Cursor(batches=6)
+        cursor.begin()
+        for start in range(0, 5 * BATCH, BATCH):
+            cursor.drew(list(range(start, start + BATCH)))
         for _ in range(4):
             for size in (4, BATCH - 4):
-                selector._progress.observed(torch.empty(size, dtype=torch.int64, device="meta"))
-        assert self.position(selector) == 4
+                cursor.observed(torch.empty(size, dtype=torch.int64, device="meta"))
+        assert cursor.state_dict()["position"] == 4
 
     @pytest.mark.parametrize("order", [[1, 0, 2], [0, 2]])
     def test_another_order_is_warned_about_once(self, order):

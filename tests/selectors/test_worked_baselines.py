@@ -10,6 +10,7 @@ from worked import VISITS, X, Y, equal, visited
 import d2ace
 from d2ace.selectors import correlation, neighbors, probability, scores
 from d2ace.selectors.balance import selective_mask
+from d2ace.selectors.labels import local_imbalance
 
 
 class TestBaselines:
@@ -68,13 +69,16 @@ class TestBaselines:
         equal(selector.probabilities, p)
 
     def test_dihcl_counts_how_likely_a_row_was(self):
-        selector = d2ace.DIHCL(Y, dtype=torch.float64, batch_size=4)
+        class Drawn(d2ace.DIHCL):
+            def distribution(self, epoch):
+                return torch.tensor([0.2, 0.404214, 0.2, 0.195786], dtype=torch.float64)
+
+        selector = Drawn(Y, dtype=torch.float64, batch_size=4)
         selector.learning_rate = 1e-3
         for probs in VISITS:
             selector.observe(range(4), probs=probs)
         selector.set_epoch(11)
         next(iter(selector))
-        selector._drawn = torch.tensor([0.2, 0.404214, 0.2, 0.195786], dtype=torch.float64)
         probs = VISITS[2][[1]].clone()
         probs[0, 0] *= np.exp(-0.5)  # the loss of a positive label rises by .5
         selector.observe([1], probs=probs)
@@ -99,8 +103,8 @@ class TestBaselines:
         assert [set(row) for row in around.tolist()] == [{1, 3}, {0, 3}, {3, 1}, {2, 1}]
         selector = visited("hard_imb", y=y, neighbors=2)
         equal(selector.label_weights["imbalance"], "1 1 1.5")
-        equal(selector._imbalance, "1.5 1.5 1 1")
-        selector._settle()
+        equal(local_imbalance(selector.labels, around), "1.5 1.5 1 1")
+        selector.flush()
         equal(selector.memory.loss, "3.324236 2.551046 2.091514 1.926892")
         equal(selector.weights["hardness"], "4.986355 3.826570 2.091514 1.926892")
         equal(probability.normalise(selector.weights["hardness"]), "1 .620919 .053807 0")
@@ -108,8 +112,8 @@ class TestBaselines:
 
     def test_ml_unc(self):
         selector = visited("ml_unc")
-        selector._settle()
-        u = selector._uncertainty()
+        selector.flush()
+        u = scores.uncertainty(selector.memory, selector.trade_off)
         equal((u * 5).floor(), "2 1 2 | 2 2 2 | 1 2 0 | 2 2 2")
         information, _ = correlation.mutual_information(u)
         equal(information[[0, 1, 0], [1, 2, 2]], ".084950 .084950 .562335")

@@ -8,6 +8,7 @@ from worked import VISITS, Y, equal, metric, visited
 
 import d2ace
 from d2ace.selectors import labels, probability, scores
+from d2ace.selectors import reference as code
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ class TestPaperPreset:
         )
 
     def test_flip_average(self, paper):
-        paper._settle()
+        paper.flush()
         equal(paper.memory.flips, "0 0 .91 | .21 .70 0 | 0 0 0 | 0 0 .70")
 
     def test_loss(self):
@@ -56,7 +57,7 @@ class TestPaperPreset:
         equal(metric(paper, "hardness"), self.H)
 
     def test_local_labels(self, paper):
-        equal(paper._around.toarray() > 0, "1 1 1 | 1 1 1 | 0 1 0 | 0 1 0")
+        equal(paper.neighborhood.toarray() > 0, "1 1 1 | 1 1 1 | 0 1 0 | 0 1 0")
 
     @pytest.mark.parametrize(
         ("name", "mean", "deviation", "weight", "delta"),
@@ -108,7 +109,7 @@ class TestPaperPreset:
     )
     def test_correlation(self, paper, name, norms, cosines, local, enhanced, phi):
         matrix = metric(paper, name)
-        parts = paper._correlation
+        parts = paper.local_correlation
         masked = parts.masked(matrix)
         c = parts.cosines(masked)
         equal((Y * matrix).norm(dim=0), norms)
@@ -167,8 +168,9 @@ class TestPaperPreset:
     )
     def test_other_neighbourhoods(self, options, phi_u, phi_h):
         selector = visited("d2ace", **options)
-        equal(selector._correlation.enhancement(metric(selector, "uncertainty")), phi_u)
-        equal(selector._correlation.enhancement(metric(selector, "hardness")), phi_h)
+        without = visited("d2ace", correlation="none", **options)
+        for name, phi in (("uncertainty", phi_u), ("hardness", phi_h)):
+            equal(selector.weights[name] - without.weights[name], phi)
 
     def test_window_forgets(self):
         selector = d2ace.D2ACE([[1]], trade_off=0.0, dtype=torch.float64)
@@ -264,11 +266,11 @@ class TestReferencePreset:
     )
     def test_correlation_and_weights(self, reference, name, rows, phi, weights, index):
         matrix = metric(reference, name)
-        parts = reference._correlation
-        equal(parts.cosines(parts.masked(matrix), reference=True), rows)
-        equal(parts.enhancement(matrix, reference.label_weights[name]), phi)
+        parts = reference.local_correlation
+        equal(code.cosines(parts, parts.masked(matrix)), rows)
+        equal(code.enhancement(parts, matrix, reference.label_weights[name]), phi)
         equal(reference.weights[name], weights)
-        equal(probability.quantisation_index(reference.weights[name], reference=True), index)
+        equal(code.quantisation_index(reference.weights[name]), index)
 
     @pytest.mark.parametrize(
         ("epoch", "mix", "p"),

@@ -40,5 +40,5 @@ def visited(name: str, *, epoch: int = 11, y=Y, x=X, **options):
 
 
 def metric(selector, name):
-    selector._settle()
+    selector.flush()
     return selector.metric(name).clone()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -18,8 +19,7 @@ from smallrun import SMALL, small_run, without_times
 import d2ace
 from d2ace._util.errors import RunError, UserError
 from d2ace.data import MultiLabelData
-from d2ace.selectors._engine.shared import SharedSelector
-from d2ace.selectors.distributed import DistributedSelector
+from d2ace.selectors import DistributedSelector, SharedSelector
 from d2ace.training import RunResult
 
 N, Q, BATCH, EPOCHS = 101, 4, 16, 6  # the last batch has 5 rows
@@ -27,7 +27,7 @@ N, Q, BATCH, EPOCHS = 101, 4, 16, 6  # the last batch has 5 rows
 # Predictions here are a fixed function of instance and epoch, so that both sides see the same.
 PROGRAM = """
 import sys, torch, numpy as np, d2ace
-from d2ace.training.shared import SharedSelector
+from d2ace.selectors import SharedSelector
 
 def predictions(rows, epoch):
     rows = torch.tensor(rows, dtype=torch.float64)[:, None]
@@ -186,21 +186,32 @@ def test_what_waits_is_a_copy_of_its_own_size(rank: int) -> None:
     """Logits may be a view of much more, and the first process has no part in a batch of 1."""
     labels, _ = problem()
     shared = SharedSelector(d2ace.Random(labels, batch_size=1), rank, 2)
-    shared.observe(next(iter(shared)), torch.zeros(1000, Q)[:1])
-    _, kept, _ = shared._waiting[0]
-    assert kept.untyped_storage().nbytes() == 4 * Q * rank
+    part = next(iter(shared))
+    shared.observe(part, torch.zeros(1000, Q)[:1])
+    shared.selector.end_epoch()  # nothing of it is drawn ahead
+    assert len(pickle.dumps(shared)) < len(pickle.dumps(shared.selector)) + 2000  # not 1000 rows
 
 
 def test_a_loaded_state_forgets_what_was_observed_after_it() -> None:
     labels, _ = problem()
-    batches = DistributedSelector(d2ace.Active(labels, batch_size=20))
-    batches._shared.world = 2  # nothing is exchanged below
-    drawn = iter(batches._shared)
-    before = batches.selector.state_dict()
-    batches._shared.observe(part := next(drawn), torch.ones(len(part.rows), Q))
-    batches.load_state_dict(before)
-    after = batches.state_dict()["memory"]  # nothing waits, so that nobody else need be asked
+    shared = SharedSelector(d2ace.Active(labels, batch_size=20), 0, 2)
+    before = shared.state_dict()
+    shared.observe(part := next(iter(shared)), torch.ones(len(part.rows), Q))
+    assert shared.waiting
+    shared.selector.load_state_dict(before)
+    shared.forget()
+    after = shared.state_dict()["memory"]  # nothing waits, so that nobody else need be asked
     assert all(torch.equal(after[name], value) for name, value in before["memory"].items())
+
+
+def test_a_loaded_state_forgets_what_was_drawn_after_it() -> None:
+    labels, _ = problem()
+    batches = DistributedSelector(d2ace.Active(labels, batch_size=20))
+    before = batches.state_dict()
+    rows = next(iter(batches))
+    batches.load_state_dict(before)
+    with pytest.raises(UserError, match="is not the one drawn next"):
+        batches.observe(rows, logits=torch.ones(20, Q))
 
 
 PLAIN = SMALL | {"model_options": {"h": 16, "L": 2, "p": 0.0}, "threads": None}  # no dropout

@@ -173,6 +173,7 @@ def test_a_terminal_gets_a_live_table(table_file: Path) -> None:
     assert "epoch 1/40" not in text  # no plain lines
 
 
+@pytest.mark.slow
 def test_a_search_is_shown_live_on_a_terminal(table_file: Path) -> None:
     text = on_a_terminal(str(table_file), *FAST, "--epochs", "12", "--tune")
     assert "candidate 5 of 5: neighbors=8" in text

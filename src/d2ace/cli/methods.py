@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from d2ace.selectors._engine.options import options_of
+from d2ace.selectors import SELECTORS, options_of
 from d2ace.selectors.base import Selector
-from d2ace.selectors.registry import SELECTORS
 
 from .console import make_console, print_table
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 
-from d2ace.selectors import Random, Selector
+from d2ace.selectors import Random, Selector, warm_up_sentence
 
 
 def warn_of_history(selector: Selector) -> None:
     """Say so if training would begin with what another one taught the selector."""
-    used = selector._staging is not None  # not so after a state was loaded: that is meant
-    if used and selector._learns:
+    if selector.has_observed and selector.learns:
         warnings.warn(
             "Training begins, but the selector draws by what it observed in an earlier one; "
             "make a new selector, or load the state that it should begin with.",
@@ -26,13 +25,12 @@ def warn_of_schedule(selector: Selector, epochs: float | None, *, anew: bool = F
     """
     if isinstance(selector, Random) or epochs is None or epochs <= 0:
         return
-    before = selector.epoch - 1 if anew and selector._progress.restored else 0
+    before = selector.epoch - 1 if anew and selector.is_restored else 0
     trained = before + math.ceil(epochs)
-    selector._oversights.knows_warm_up = True  # said here, by what is trained
+    selector.warns_of_warmup = False  # said here, by what is trained
     if selector.warmup >= trained:
         warnings.warn(
-            f"Training ends with epoch {trained}, within the selector's warm-up "
-            f"(warmup={selector.warmup}), so every batch is drawn at random; lower warmup.",
+            warm_up_sentence(type(selector).__name__, trained, selector.warmup),
             stacklevel=3,
         )
     elif selector.epochs != trained:

@@ -17,8 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from d2ace._util.errors import RunError, UserError
-from d2ace.selectors import Selector
-from d2ace.selectors.distributed import DistributedSelector
+from d2ace.selectors import DistributedSelector, Selector
 
 from ._schedule import warn_of_history, warn_of_schedule
 from ._torchvision import mend_torchvision

@@ -19,10 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from d2ace._util.errors import RunError, UserError
-from d2ace.selectors import Selector
-from d2ace.selectors._engine.cursor import Progress
-from d2ace.selectors.distributed import DistributedSelector
-from d2ace.selectors.indexed import IndexedDataset
+from d2ace.selectors import DistributedSelector, IndexedDataset, Selector
 from d2ace.training.verified import load_tensors, save_tensors
 
 from ._schedule import warn_of_history, warn_of_schedule
@@ -66,7 +63,7 @@ class SelectionMixin:
         self._rows: list[int] | None = None  # of the batch in training; None once it is observed
         self._compared = False  # one batch's labels with the selector's, in every training
         self._initial: dict[str, Any] | None = None  # the state that every training begins with
-        self._left: Progress | None = None  # where the last training left the selector
+        self._began = False  # a training has begun before
         self._anew = True  # the Trainer counts epochs from 0, as it does unless it resumes
         self._trained = False  # a batch went through, so that its labels are of a fitting type
         super().__init__(*args, **options)
@@ -74,21 +71,21 @@ class SelectionMixin:
     def train(self: Any, resume_from_checkpoint: Any = None, *args: Any, **options: Any) -> Any:
         """The Trainer's, where a second training knows nothing of the first, as in a search."""
         self._begin(resumes=bool(resume_from_checkpoint))
-        try:
-            return super().train(resume_from_checkpoint, *args, **options)  # type: ignore[misc]
-        finally:
-            self._left = self.selector._progress
+        return super().train(resume_from_checkpoint, *args, **options)  # type: ignore[misc]
 
     def _begin(self: Any, *, resumes: bool) -> None:
         """Give the selector the state it began the last training with, or keep what was loaded."""
-        if self._left is None and not resumes:
-            warn_of_history(self.selector)
-        if self.selector._progress is not self._left:  # loading a state makes a new one
-            self._initial = self.selector.state_dict() if self.selector.has_observed else None
+        selector, first = self.selector, not self._began
+        self._began = True
+        if first and not resumes:
+            warn_of_history(selector)
+        if first or selector.is_restored or not selector.has_observed:  # loaded or reset since
+            begun = selector.is_restored or selector.has_observed
+            self._initial = selector.state_dict() if begun else None
         elif not resumes and self._initial is None:
-            self.selector.reset()
+            selector.reset()
         elif not resumes:
-            self.selector.load_state_dict(self._initial)
+            selector.load_state_dict(self._initial)
         self._anew = not resumes
         self.batches.forget()
         self.batches.skipped = 0

@@ -8,16 +8,18 @@ import torch
 from torch import Tensor
 
 from d2ace._util import validation as inputs
+from d2ace.selectors._engine.options import CommonOptions
 
+from . import reference
+from .base import Selector
 from .history import PredictionMoments
 from .probability import level
-from .reference import NotebookSelector, QuantisedOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Active(NotebookSelector):
+class Active(Selector):
     """Variance of all predictions plus its confidence term, summed over labels.
 
     Parameters
@@ -29,6 +31,8 @@ class Active(NotebookSelector):
     """
 
     name: ClassVar[str] = "active"
+    title: ClassVar[str] = "Active"
+    reference = reference.NOTEBOOK
     uses_features: ClassVar[bool] = False
     merges_updates: ClassVar[bool] = True
 
@@ -38,9 +42,11 @@ class Active(NotebookSelector):
         features: inputs.Features = None,
         *,
         ddof: int = 1,
-        **common: Unpack[QuantisedOptions],
+        pressure: float | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(labels, features, **common)
+        self.pressure = self.start_pressure(pressure)
         self.ddof = inputs.whole_number("ddof", ddof, 0)
         if self.ddof > 1:
             raise ValueError(f"ddof must be 0 or 1, got {ddof}.")

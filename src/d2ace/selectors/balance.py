@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from d2ace._util import validation as inputs
-from d2ace.selectors._engine.context import apart
+from d2ace.selectors._engine.options import CommonOptions
 
-from .reference import QuantisedOptions, QuantisedSelector
+from .base import Selector
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -57,7 +57,7 @@ def pair_keys(seed: int, epoch: int, rows: Tensor, q: int) -> Tensor:
     return (x ^ ((x >> 31) & 0x1FFFFFFFF)) >> 1  # below the maximum, which marks hidden pairs
 
 
-class Balance(QuantisedSelector):
+class Balance(Selector):
     """Selective learning: per batch and label, thin out one class and weight up the other.
 
     Batches are uniform shuffles; multiply the loss by :meth:`loss_weight`. ``mode="sample"`` draws
@@ -75,6 +75,7 @@ class Balance(QuantisedSelector):
     """
 
     name: ClassVar[str] = "balance"
+    title: ClassVar[str] = "Balance"
     uses_features: ClassVar[bool] = False
 
     def __init__(
@@ -85,22 +86,23 @@ class Balance(QuantisedSelector):
         mode: str | None = None,
         target: float = 0.5,
         cap: float | None = None,
-        **common: Unpack[QuantisedOptions],
+        pressure: float | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(labels, features, **common)
-        self.masks = self.preset == "paper" or mode is not None
+        self.pressure = self.start_pressure(pressure)
+        self.masks = not self.is_reference or mode is not None
         self.mode = inputs.choice("mode", mode or "mask", ("mask", "sample"))
         self.target = inputs.real_number("target", target, 0.0, 1.0)
         self.cap = None if cap is None else inputs.real_number("cap", cap, 0.0, open_low=True)
 
-    def _is_selective(self, epoch: int) -> bool:
-        return self.mode == "sample" and super()._is_selective(epoch)
+    def selects(self, epoch: int) -> bool:
+        return self.mode == "sample" and super().selects(epoch)
 
-    def _masks_loss(self, epoch: int) -> bool:
-        return self.mode == "mask" and self.masks and epoch > self.warmup
-
-    def _weighs_loss(self, epoch: int) -> bool:
-        return self._masks_loss(epoch) or super()._weighs_loss(epoch)
+    def weighs_loss(self, epoch: int) -> bool:
+        if self.mode == "mask":
+            return self.masks and epoch > self.warmup
+        return super().weighs_loss(epoch)
 
     def _shares(self) -> np.ndarray[Any, Any]:
         """pi_j, the share of positives of each label."""
@@ -114,23 +116,18 @@ class Balance(QuantisedSelector):
         positive = np.divide(self.target, share, out=np.zeros(self.q), where=mixed)
         negative = np.divide(1.0 - self.target, 1.0 - share, out=np.zeros(self.q), where=mixed)
         weights = self.labels @ (positive - negative) + negative.sum()
-        return {"imbalance": torch.from_numpy(np.asarray(weights)).to(self._home)}
+        return {"imbalance": torch.from_numpy(np.asarray(weights)).to(self.state_device)}
 
     def label_importance(self) -> dict[str, Tensor]:
         """Tau / pi_j, the weight of a positive; 0 for a label without positives."""
         share = self._shares()
         weight = np.divide(self.target, share, out=np.zeros(self.q), where=share > 0)
-        return {"imbalance": torch.from_numpy(weight).to(self._home)}
+        return {"imbalance": torch.from_numpy(weight).to(self.state_device)}
 
-    @apart
-    def loss_weight(self, index: Any) -> Tensor | None:
-        weight = super().loss_weight(index)
-        epoch = self._progress.drawn_epoch
-        if not self._masks_loss(epoch):
-            return weight
-        rows = self._rows_to_weigh(index)
+    def pair_weights(self, rows: Tensor, epoch: int) -> Tensor:
+        if self.mode == "sample":
+            return super().pair_weights(rows, epoch)
         if not len(rows):
-            return torch.ones(0, self.q, dtype=self.dtype, device=rows.device)
+            return torch.ones(0, self.q, device=rows.device)
         keys = pair_keys(self.seed, epoch, rows, self.q)
-        mask = selective_mask(self.labels_at(rows), keys, self.target, self.cap)
-        return self._beside(index, mask)
+        return selective_mask(self.labels_at(rows), keys, self.target, self.cap)

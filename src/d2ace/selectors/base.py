@@ -3,40 +3,42 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from functools import cached_property
 from time import perf_counter
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
 from d2ace._util import validation as inputs
-from d2ace.selectors._engine.context import apart
-from d2ace.selectors._engine.cursor import Progress
-from d2ace.selectors._engine.device import Placed, device_type
+from d2ace.selectors._engine.cursor import Cursor
+from d2ace.selectors._engine.device import DeviceState, device_type
 from d2ace.selectors._engine.flat import FlatSampler
 from d2ace.selectors._engine.inputs import (
-    Rows,
     chosen_device,
-    device_rows,
     feature_matrix,
     given_predictions,
-    host_rows,
     named_weights,
     probability_tensor,
+    refuse_shape,
 )
+from d2ace.selectors._engine.isolation import isolated
 from d2ace.selectors._engine.options import refuse_unknown
-from d2ace.selectors._engine.reminders import Oversights, warn_of_going_back
+from d2ace.selectors._engine.reminders import Reminders, warn_of_going_back
+from d2ace.selectors._engine.staging import Staging
 from d2ace.selectors._engine.state import feature_marks, labels_checksum, refuse_unfit, state_of
 from d2ace.selectors._engine.verification import verify
 
 from . import drawing, probability
 from .history import Memory
+from .reference import Reference
 
 
-class Selector(Placed, Sampler[list[int]]):
+class Selector(Sampler[list[int]]):
     """Base of all methods: draws batches, watches predictions, keeps its place.
 
     A method says what to remember (:meth:`make_memory`), how an observed batch changes it
@@ -70,10 +72,13 @@ class Selector(Placed, Sampler[list[int]]):
     """
 
     name: ClassVar[str] = ""
-    fixed_reference_order: ClassVar[bool] = False
-    """Whether the authors' code goes through warm-up rows in their stored order."""
-    full_reference_batches: ClassVar[bool] = False
-    """Whether the authors' code draws b rows for the last batch too."""
+    """In the registry, files and commands."""
+    title: ClassVar[str] = ""
+    """In tables and figures; the name of the class unless given."""
+    pressure: float | None = None
+    """s0, of the methods that have one."""
+    reference: ClassVar[Reference] = Reference()
+    """What ``preset="reference"`` changes."""
     uses_features: ClassVar[bool] = True
     """Whether the method looks at ``features``; those of images cost a pass to make."""
     merges_updates: ClassVar[bool] = False
@@ -112,17 +117,26 @@ class Selector(Placed, Sampler[list[int]]):
         self.importance_weighting = inputs.truth("importance_weighting", importance_weighting)
         self.on_invalid = inputs.choice("on_invalid", on_invalid, ("error", "skip"))
         self.predictions = inputs.choice("predictions", predictions, ("train", "full_pass"))
-        Placed.__init__(self, None if device is None else chosen_device(device))
+        self.device = None if device is None else chosen_device(device)
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}.")
         self.dtype = dtype
         self.learning_rate = 1.0
+        self.warns_of_warmup = True
+        """Whether to warn where all epochs are warm-up; a loop that says so itself unsets it."""
         self._marks = feature_marks(self.features if self.uses_features else None)
         self._initial_extra: dict[str, float] | None = None
-        self._progress = Progress(-(-self.n // self.batch_size))
-        self._oversights = Oversights(learns=self._learns)
+        self._dense_labels: Tensor | None = None
+        self._tensors = DeviceState(self.device, self.make_memory, self._make_staging)
+        self._cursor = Cursor(-(-self.n // self.batch_size))
+        self._reminders = Reminders()
         self.recompute_seconds = 0.0
         """Seconds that the probabilities of the epoch drawn last took."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A class has its own title: it is another method than the one it extends."""
+        super().__init_subclass__(**options)
+        cls.title = vars(cls).get("title", cls.__name__)
 
     # What a method provides -----------------------------------------------------------------
 
@@ -141,10 +155,34 @@ class Selector(Placed, Sampler[list[int]]):
         """Named label weights [q], where the method has them."""
         return {}
 
+    def selects(self, epoch: int) -> bool:
+        """Whether an epoch is drawn by P; else it is a plain shuffle."""
+        return epoch > self.warmup
+
+    def weighs_loss(self, epoch: int) -> bool:
+        """Whether :meth:`loss_weight` gives weights in an epoch."""
+        return self.importance_weighting and self.selects(epoch)
+
+    def pair_weights(self, rows: Tensor, epoch: int) -> Tensor:
+        """Loss weights [b, 1] or [b, q] of ``rows`` in an epoch that weighs the loss: 1/(n P_i)."""
+        drawn = self._tensors.drawn
+        if drawn is None:  # a plain shuffle
+            return torch.ones(len(rows), 1, device=rows.device)
+        return 1.0 / (self.n * drawn.to(rows.device).index_select(0, rows)).unsqueeze(1)
+
     def selection_pressure(self, epoch: int) -> float:
-        """s(t), from ``self.pressure`` in the first selective epoch to 1 in the last."""
-        start = getattr(self, "pressure", 100.0)
+        """s(t): as the paper has it, from s0 in the first selective epoch to 1 in the last."""
+        start = 100.0 if self.pressure is None else self.pressure
+        schedule = self.reference.schedule if self.is_reference else None
+        if schedule is not None and epoch <= self.epochs:
+            return max(1.0, schedule(start, epoch, self.epochs))
         return probability.decaying_pressure(start, epoch, self.warmup, self.epochs)
+
+    def start_pressure(self, given: float | None) -> float:
+        """s0: the one given, or that of the preset."""
+        if given is None:
+            given = self.reference.pressure if self.is_reference else 100.0
+        return inputs.real_number("pressure", given, 1.0)
 
     def distribution(self, epoch: int) -> Tensor:
         """P [n] for a selective epoch: the one weight by quantisation index and pressure."""
@@ -153,34 +191,78 @@ class Selector(Placed, Sampler[list[int]]):
             return probability.uniform(self.n)
         return probability.quantised(weights[0], self.selection_pressure(epoch))
 
+    # What a method may ask ------------------------------------------------------------------
+
+    @property
+    def memory(self) -> Any:
+        """The method's state, created when first needed."""
+        return self._tensors.memory
+
+    @property
+    def state_device(self) -> torch.device:
+        """Where state is kept: as asked for, or where the first observed predictions were."""
+        return self._tensors.device
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether the method follows its authors' code."""
+        return self.preset == "reference"
+
+    @property
+    def learns(self) -> bool:
+        """Whether predictions change anything."""
+        return type(self).update is not Selector.update
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch that is drawn next."""
+        return self._cursor.upcoming
+
+    @property
+    def drawn_epoch(self) -> int:
+        """The epoch drawn last, or being drawn; 0 before the first."""
+        return self._cursor.drawn_epoch
+
+    def labels_at(self, index: Tensor) -> Tensor:
+        """Rows of Y as booleans [b, q] on the device of ``index``."""
+        if self._dense_labels is None or self._dense_labels.device != index.device:
+            dense = torch.from_numpy(self.labels.astype(np.bool_).toarray())
+            self._dense_labels = dense.to(index.device)
+        return self._dense_labels.index_select(0, index)
+
+    def drawn_probability(self, index: Tensor) -> Tensor | float:
+        """The probability with which rows were drawn in the epoch drawn last."""
+        drawn = self._tensors.drawn
+        return 1.0 / self.n if drawn is None else drawn.index_select(0, index)
+
     # What a training loop uses --------------------------------------------------------------
 
     def __len__(self) -> int:
         """Number of batches per epoch."""
-        return self._progress.batches
+        return self._cursor.batches
 
     def __iter__(self) -> Iterator[list[int]]:
         """The next epoch's batches (of an epoch resumed in its middle: the remaining ones)."""
-        progress = self._progress
-        if progress.resuming:
-            progress.resume()
+        cursor = self._cursor
+        if cursor.resuming:
+            cursor.resume()
         else:
             start = perf_counter()
-            selective = self._is_selective(progress.upcoming)
-            self._oversights.warn(self, progress, selective=selective)
-            self._drawn = self._checked_distribution(progress.upcoming) if selective else None
+            selective = self.selects(cursor.upcoming)
+            self._reminders.warn(self, cursor, selective=selective)
+            self._tensors.drawn = self._distribution(cursor.upcoming) if selective else None
             self.recompute_seconds = perf_counter() - start
-            progress.begin()
-        ledger = progress.ledger
+            cursor.begin()
+        ledger = cursor.ledger
         ledger.watched = True
         try:
-            for batch in self._batches(progress.drawn_epoch, self._drawn, ledger.drawn):
-                if self._progress.ledger is not ledger:  # another iterator has begun, or a state
+            for batch in self._batches(cursor.drawn_epoch, self._tensors.drawn, ledger.drawn):
+                if self._cursor.ledger is not ledger:  # another iterator has begun, or a state
                     return  # was loaded
-                progress.drew(batch)
+                cursor.drew(batch)
                 yield batch
-            if self._progress.ledger is ledger:
-                progress.finish()
+            if self._cursor.ledger is ledger:
+                cursor.finish()
         finally:
             ledger.watched = False
 
@@ -191,17 +273,18 @@ class Selector(Placed, Sampler[list[int]]):
         selector, or a loader around it, trains: it uses up an epoch. To measure accuracy on all
         training rows, take a second loader with ``batch_size=`` and no selector.
         """
-        progress = self._progress
-        if progress.resuming or progress.drawn_from:
-            return list(self._batches(progress.drawn_epoch, self._drawn, progress.ledger.drawn))
-        selective = self._is_selective(progress.upcoming)
-        drawn = self._checked_distribution(progress.upcoming) if selective else None
-        return list(self._batches(progress.upcoming, drawn, 0))
+        cursor = self._cursor
+        if cursor.resuming or cursor.drawn_from:
+            drawn, position = self._tensors.drawn, cursor.ledger.drawn
+            return list(self._batches(cursor.drawn_epoch, drawn, position))
+        selective = self.selects(cursor.upcoming)
+        drawn = self._distribution(cursor.upcoming) if selective else None
+        return list(self._batches(cursor.upcoming, drawn, 0))
 
     @property
     def rows_per_epoch(self) -> int:
         """Number of rows in the batches of the epoch that is or will be drawn: n, as a rule."""
-        return sum(self._batch_sizes(selective=self._is_selective(self._progress.drawing)))
+        return sum(self._batch_sizes(selective=self.selects(self._cursor.drawing)))
 
     @property
     def epoch(self) -> int:
@@ -210,7 +293,7 @@ class Selector(Placed, Sampler[list[int]]):
         It is over with its last batch observed, however far loader workers draw ahead. Where
         batches are not observed in turn, it is over with its last batch drawn.
         """
-        return self._progress.epoch
+        return self._cursor.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Move to the start of ``epoch``; the epoch one is in already stays where it is.
@@ -220,7 +303,7 @@ class Selector(Placed, Sampler[list[int]]):
         was loaded knows its place: whatever is passed before its first batch is drawn is that
         place, and later calls count on from there.
         """
-        self._progress.move(inputs.whole_number("epoch", epoch, 0))
+        self._cursor.move(inputs.whole_number("epoch", epoch, 0))
 
     @property
     def sampler(self) -> FlatSampler:
@@ -229,7 +312,7 @@ class Selector(Placed, Sampler[list[int]]):
 
     def end_epoch(self) -> None:
         """Leave the running epoch, for a loop that stops before its last batch."""
-        self._progress.leave()
+        self._cursor.leave()
 
     def verify(self, loader: Any) -> None:
         """Raise a ValueError that says so if ``loader`` draws from anything but this selector.
@@ -239,7 +322,7 @@ class Selector(Placed, Sampler[list[int]]):
         """
         verify(self, loader)
 
-    @apart
+    @isolated
     def observe(self, index: Any, *unnamed: Any, logits: Any = None, probs: Any = None) -> None:
         """Tell the predictions [b, q] for rows ``index`` [b], once per trained batch.
 
@@ -248,79 +331,95 @@ class Selector(Placed, Sampler[list[int]]):
         the next epoch starts.
         """
         values, are_logits = given_predictions(*unnamed, logits=logits, probs=probs)
-        home = self._staging.device if self._staging else self._kept_on(values.device)
-        if values.device.type == "meta" and (self.device is None or self.device.type != "meta"):
-            raise TypeError(
-                "The predictions are on the meta device, so they have no values; move model and "
-                "data to a real device, or make the selector with device='meta' for a dry run."
-            )
-        rows: Rows | Tensor
-        if self.replacement or "cpu" in (home.type, device_type(index)):
-            rows = host_rows(index, self.n, unique=not self.replacement)
-        else:
-            rows = device_rows(index)
-        count = len(index)
-        if values.shape != (count, self.q):
-            raise ValueError(
-                f"{'logits' if are_logits else 'probs'} must have shape [{count}, {self.q}] (one "
-                f"row per index, one column per label), got {tuple(values.shape)}."
-            )
+        rows = self._tensors.rows(index, self.n, values, replacement=self.replacement)
+        refuse_shape(values, (len(index), self.q), "logits" if are_logits else "probs")
         self._keep_initial()
-        self._oversights.observed = True
-        if count:
-            self._stage(values.device).add(rows, values, are_logits=are_logits)
+        self._reminders.observed = True
+        if len(index):
+            self._tensors.staging(values.device).add(rows, values, are_logits=are_logits)
         if self.predictions == "train":
-            self._progress.observed(rows if isinstance(rows, Tensor) else rows.array)
+            self._cursor.observed(rows if isinstance(rows, Tensor) else rows.array)
         else:
-            self._progress.ledger.passed = True
+            self._cursor.ledger.passed = True
 
-    @apart
+    @isolated
     def loss_weight(self, index: Any) -> Tensor | None:
         """Weights to multiply the batch's [b, q] loss with, or None: call once per batch.
 
         They are on the device of an ``index`` that is on an accelerator, else where state is kept.
         """
-        self._oversights.weighed = True
-        self._progress.ledger.weighed()
-        if not self.importance_weighting or self._drawn is None:
+        self._reminders.weighed = True
+        self._cursor.ledger.weighed()
+        if not self.weighs_loss(self.drawn_epoch):
             return None
-        rows = self._rows_to_weigh(index)
-        weight = 1.0 / (self.n * self._drawn.to(rows.device).index_select(0, rows))
-        return self._beside(index, weight.unsqueeze(1))
+        rows = self._tensors.weighed_rows(index, self.n)
+        weight = self.pair_weights(rows, self.drawn_epoch).to(self.dtype)
+        return weight.to(index.device) if device_type(index) != "cpu" else weight
+
+    @isolated
+    def flush(self) -> None:
+        """Bring everything observed into :attr:`memory`, to look at it; drawing does so anyway."""
+        self._tensors.settle()
 
     @property
-    @apart
+    @isolated
     def probabilities(self) -> Tensor:
         """P [n], float64: what the next drawn epoch uses, as of what was observed so far."""
-        epoch = self._progress.upcoming
-        if not self._is_selective(epoch):
-            return probability.uniform(self.n, self._home)
-        return self._checked_distribution(epoch)
+        if not self.selects(self.next_epoch):
+            return probability.uniform(self.n, self.state_device)
+        return self._distribution(self.next_epoch)
 
     @property
     def drawn_probabilities(self) -> Tensor | None:
         """P [n], float64, of the epoch drawn last; None where that was a plain shuffle."""
-        return None if self._drawn is None else self._drawn.clone()
+        drawn = self._tensors.drawn
+        return None if drawn is None else drawn.clone()
 
     @property
-    @apart
+    @isolated
     def weights(self) -> dict[str, Tensor]:
         """The named instance weights [n] behind :attr:`probabilities`, float64."""
-        self._settle()
+        self._tensors.settle()
         weights = named_weights(self, self.instance_weights())
         return {name: value.to(torch.float64, copy=True) for name, value in weights.items()}
 
     @property
-    @apart
+    @isolated
     def label_weights(self) -> dict[str, Tensor]:
         """The named label weights [q] in force, where the method has them, float64."""
-        self._settle()
+        self._tensors.settle()
         weights = self.label_importance()
         return {name: value.to(torch.float64, copy=True) for name, value in weights.items()}
 
+    @isolated
+    def diagnostics(self) -> dict[str, float]:
+        """How the epoch drawn last was drawn, in a few numbers.
+
+        ``effective_rows`` (1 / sum P^2), ``entropy`` of P in nats, ``p_min`` and ``p_max``; of a
+        selective epoch also its ``pressure``, where the method has one.
+        """
+        p = self._tensors.drawn
+        if p is None:
+            share = 1.0 / self.n
+            return {
+                "effective_rows": float(self.n),
+                "entropy": math.log(self.n),
+                "p_min": share,
+                "p_max": share,
+            }
+        found = {
+            "effective_rows": float(1.0 / (p * p).sum()),
+            "entropy": float(-(p * p.log()).sum()),
+            "p_min": float(p.min()),
+            "p_max": float(p.max()),
+        }
+        if self.pressure is not None:
+            found["pressure"] = self.selection_pressure(self.drawn_epoch)
+        return found
+
     # Saving and resuming --------------------------------------------------------------------
 
-    @apart
+    @isolated
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on with the very same batches: tensors and plain values.
 
@@ -329,48 +428,51 @@ class Selector(Placed, Sampler[list[int]]):
         Random too; it costs nothing) in the order drawn, whole or in consecutive parts, or, where
         a loop leaves an epoch early, :meth:`end_epoch` before saving.
         """
-        self._settle()
+        self._tensors.settle()
         self._warn_of_skipping()
         return state_of(self)
 
-    @apart
+    @isolated
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where :meth:`state_dict` was taken.
 
         A state that is damaged, or of a selector made otherwise, is refused, and changes nothing.
         """
         refuse_unfit(self, state)
-        progress = Progress(len(self))
-        progress.load_state_dict(state["progress"])
-        drawn, rate = state["drawn"], float(state["learning_rate"])
-        warn_of_going_back(self._progress, progress)
-        progress.follow(self._progress)
+        cursor = Cursor(len(self))
+        cursor.load_state_dict(state["progress"])
+        tensors = self._tensors.restored(state["device"], state["drawn"])
+        rate = float(state["learning_rate"])
+        warn_of_going_back(self._cursor, cursor)
+        cursor.follow(self._cursor)
         self._keep_initial()
         before = self.__dict__.copy()
         try:
-            self._progress, self._staging = progress, None
-            self._expect(state["device"])
-            uniform = drawn is None or not bool(drawn.any())
-            self._drawn = None if uniform else drawn.detach().clone().to(self._home)
+            self._cursor, self._tensors = cursor, tensors
             self.seed, self.learning_rate = int(state["seed"]), rate
             self.load_extra_state(state["extra"])
         except Exception:
             self.__dict__ = before
             raise
-        self._oversights.trust()
-        self.memory.to(self._home).load_state_dict(state["memory"])
+        self._reminders.trust()
+        tensors.load_memory(state["memory"])
 
     def reset(self) -> None:
         """Forget everything drawn, observed and loaded but the seed: training begins anew."""
-        self._progress, self._oversights = Progress(len(self)), Oversights(learns=self._learns)
-        self._memory = self._staging = self._drawn = None
+        self._cursor, self._reminders = Cursor(len(self)), Reminders()
+        self._tensors.forget()
         if self._initial_extra is not None:
             self.load_extra_state(self._initial_extra)
 
     @property
     def has_observed(self) -> bool:
-        """Whether predictions were observed, or a state loaded."""
-        return self._oversights.observed
+        """Whether predictions were observed since the selector was made, reset or restored."""
+        return self._reminders.observed
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether a state was loaded, with a place in training, and nothing drawn since."""
+        return self._cursor.restored
 
     def _keep_initial(self) -> None:
         """Before anything changes what :meth:`extra_state` gives."""
@@ -384,7 +486,7 @@ class Selector(Placed, Sampler[list[int]]):
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles, which go on where training stands, as a loaded state does."""
         self._warn_of_skipping()
-        return {**self.__dict__, "_progress": self._progress.resumable()}
+        return {**self.__dict__, "_cursor": self._cursor.resumable()}
 
     def __copy__(self) -> Selector:
         """A whole copy: a shallow one would go on writing into the original's memory."""
@@ -392,7 +494,7 @@ class Selector(Placed, Sampler[list[int]]):
 
     def _warn_of_skipping(self) -> None:
         full_pass = self.predictions == "full_pass"
-        self._oversights.warn_of_skipping(self._progress, full_pass=full_pass)
+        self._reminders.warn_of_skipping(self._cursor, full_pass=full_pass)
 
     def extra_state(self) -> dict[str, float]:
         """Plain numbers a method keeps beside its memory."""
@@ -403,27 +505,26 @@ class Selector(Placed, Sampler[list[int]]):
 
     # Machinery ------------------------------------------------------------------------------
 
-    @property
-    def _learns(self) -> bool:
-        """Whether predictions change anything."""
-        return type(self).update is not Selector.update
+    def _make_staging(self, device: torch.device) -> Staging:
+        return Staging(
+            (self.n, self.q),
+            device,
+            self.dtype,
+            advance=self.update,
+            stand_in=self._last_known,
+            gather=self.merges_updates,
+            learns=self.learns,
+            skip_invalid=self.on_invalid == "skip",
+        )
 
-    def _is_selective(self, epoch: int) -> bool:
-        return epoch > self.warmup
+    def _last_known(self, index: Tensor, probs: Tensor) -> Tensor:
+        known: Tensor = self.memory.last_known(index, probs)
+        return known
 
-    def _weighs_loss(self, epoch: int) -> bool:
-        """Whether :meth:`loss_weight` has something to say in an epoch."""
-        return self.importance_weighting and self._is_selective(epoch)
-
-    @property
-    def _changes_batches(self) -> bool:
-        """Whether there is anything but plain shuffles after warm-up."""
-        later = self.warmup + 1
-        return self._is_selective(later) or self._weighs_loss(later)
-
-    @apart
-    def _checked_distribution(self, epoch: int) -> Tensor:
-        self._settle()
+    @isolated
+    def _distribution(self, epoch: int) -> Tensor:
+        """P of a selective epoch, checked."""
+        self._tensors.settle()
         p = probability_tensor(self, self.distribution(epoch))
         total = float(p.sum()) if p.shape == (self.n,) and bool((p > 0).all()) else 0.0
         if not abs(total - 1.0) < 1e-6:
@@ -434,7 +535,7 @@ class Selector(Placed, Sampler[list[int]]):
         return p
 
     def _batch_sizes(self, *, selective: bool) -> list[int]:
-        full = selective and self.preset == "reference" and self.full_reference_batches
+        full = selective and self.is_reference and self.reference.full_batches
         return drawing.batch_sizes(self.n, self.batch_size, full=full)
 
     def _batches(self, epoch: int, drawn: Tensor | None, start: int) -> Iterator[list[int]]:
@@ -442,7 +543,7 @@ class Selector(Placed, Sampler[list[int]]):
         sizes = self._batch_sizes(selective=drawn is not None)
         if drawn is not None:
             return drawing.weighted(drawn, sizes, key, start, replacement=self.replacement)
-        if self.preset == "reference" and self.fixed_reference_order:
+        if self.is_reference and self.reference.stored_order:
             return drawing.in_order(self.n, sizes, start)
         return drawing.shuffled(self.n, sizes, key, start)
 

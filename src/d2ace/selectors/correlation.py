@@ -15,7 +15,6 @@ from .scores import Positives, row_blocks
 BINS = 5  # equal bins of uncertainty on [0, 1] for mutual information
 _JOINT = 1 << 23  # numbers of a table of joint counts: 64 MiB, all of it for up to 579 labels
 _EMPTY = 1e-12  # a column of M with a norm below this has no direction
-_EPSILON = 1e-8  # what the authors' code adds to norms and row sums
 
 
 def segment_sums(values: Tensor, starts: Tensor) -> Tensor:
@@ -107,12 +106,12 @@ class LocalCorrelation:
         """M at the ones of Y, row by row: float64 [number of ones]."""
         return matrix.view(-1).index_select(0, self.positives.flat).to(torch.float64)
 
-    def cosines(self, masked: Tensor, *, reference: bool = False) -> Tensor:
-        """C [q, q]: symmetric, diagonal 1 or 0; ``reference`` divides each row by its sum."""
+    def cosines(self, masked: Tensor, *, epsilon: float = 0.0) -> Tensor:
+        """C [q, q]: symmetric, with ones and zeros as diagonal; ``epsilon`` is added to norms."""
         squares = segment_sums(masked.square().index_select(0, self.by_column), self.column_starts)
         norm = squares.sqrt_()
         present = norm >= _EMPTY
-        scale = norm + _EPSILON if reference else torch.where(present, norm, torch.inf)
+        scale = norm + epsilon if epsilon else torch.where(present, norm, torch.inf)
         unit = masked / scale.index_select(0, self.columns)
         if self.pairs_listed:
             cosine = masked.new_zeros(self.q * self.q)
@@ -122,10 +121,8 @@ class LocalCorrelation:
             cosine = cosine + cosine.T
         else:
             cosine = self._gram(unit)
-        diagonal = (norm / scale).square() if reference else present.to(cosine.dtype)
+        diagonal = (norm / scale).square() if epsilon else present.to(cosine.dtype)
         cosine.diagonal().copy_(diagonal)
-        if reference:
-            cosine = cosine / (cosine.sum(dim=1, keepdim=True) + _EPSILON)
         return cosine
 
     def _gram(self, unit: Tensor) -> Tensor:
@@ -153,15 +150,10 @@ class LocalCorrelation:
             sums.append(dense.view(-1)[self.positives.within(rows)])
         return torch.cat(sums)
 
-    def enhancement(self, matrix: Tensor, reference_weights: Tensor | None = None) -> Tensor:
-        """phi: float64 [n]. With label weights given, the authors' form of it (M v, rows of C)."""
+    def enhancement(self, matrix: Tensor) -> Tensor:
+        """phi: float64 [n]."""
         masked = self.masked(matrix)
-        reference = reference_weights is not None
-        correlation = self.cosines(masked, reference=reference)
-        if reference_weights is not None:
-            masked = masked * reference_weights.index_select(0, self.columns)
-            correlation = correlation.T
-        local = self.local_sums(correlation.to(matrix.dtype).contiguous())
+        local = self.local_sums(self.cosines(masked).to(matrix.dtype).contiguous())
         return segment_sums(masked * local, self.row_starts)
 
 

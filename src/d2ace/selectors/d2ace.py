@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from d2ace._util import validation as inputs
+from d2ace.selectors._engine.options import CommonOptions
 
-from . import probability
+from . import probability, reference
+from .base import Selector
 from .correlation import LocalCorrelation
 from .history import PredictionHistory
 from .labels import dynamic_weights, weighted_sum
 from .neighbors import is_number, local_labels, named_neighbors, nearest, neighbor_index
-from .reference import QuantisedOptions, QuantisedSelector
 from .scores import hardness, uncertainty
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _METRICS = ("uncertainty", "hardness")
 
 
-class D2ACE(QuantisedSelector):
+class D2ACE(Selector):
     """Dual dynamics and adaptive correlation enhancement.
 
     For both metrics A, uncertainty U and hardness H = loss (1 - flips): w_A = delta_A + phi_A,
@@ -63,8 +64,8 @@ class D2ACE(QuantisedSelector):
     """
 
     name: ClassVar[str] = "d2ace"
-    reference_pressure: ClassVar[float] = 8.0
-    fixed_reference_order: ClassVar[bool] = True
+    title: ClassVar[str] = "D2ACE"
+    reference = reference.D2ACE
     merges_updates: ClassVar[bool] = True
 
     def __init__(
@@ -85,10 +86,11 @@ class D2ACE(QuantisedSelector):
         weight_transform: str = "none",
         hardness_loss: str | None = None,
         scale_schedule: bool = False,
-        **common: Unpack[QuantisedOptions],
+        pressure: float | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(labels, features, **common)
-        self.reference = self.preset == "reference"
+        self.pressure = self.start_pressure(pressure)
         self.window = inputs.whole_number("window", window, 2)
         self.trade_off = inputs.real_number("trade_off", trade_off, 0.0, 1.0)
         self.flip_smoothing = inputs.real_number(
@@ -107,18 +109,19 @@ class D2ACE(QuantisedSelector):
         self.correlation = inputs.choice("correlation", correlation, ("local", "none"))
         self.weight_transform = inputs.choice("weight_transform", weight_transform, ("none", "exp"))
         if hardness_loss is None:
-            self.hardness_loss = "reference" if self.reference else "bce"
+            self.hardness_loss = "reference" if self.is_reference else "bce"
         else:
             self.hardness_loss = inputs.choice("hardness_loss", hardness_loss, ("bce", "prob"))
-        self._around = self._neighborhood(neighbors)
+        self.neighborhood = self._neighborhood(neighbors)
+        """Z [n, q]: which labels are present around each instance."""
         self.neighbors = named_neighbors(neighbors)
         self.features = None  # they have served to find neighbours
         self._local: LocalCorrelation | None = None
 
     def _span(self, given: Any, *, scaled: bool) -> tuple[float, float]:
-        first, last = inputs.pair(
-            "mix_epochs", ((10, 70) if self.reference else (30, 70)) if given is None else given
-        )
+        if given is None:
+            given = reference.MIX_EPOCHS if self.is_reference else (30, 70)
+        first, last = inputs.pair("mix_epochs", given)
         first = inputs.real_number("mix_epochs", first, 0.0)
         last = inputs.real_number("mix_epochs", last, 0.0)
         if first > last:
@@ -134,7 +137,7 @@ class D2ACE(QuantisedSelector):
             k = inputs.whole_number("neighbors", neighbors, 0)
             if self.features is None:
                 return self.labels
-            if self.reference and self.include_self:  # the K + 1 nearest, itself as one of them
+            if self.is_reference and self.include_self:  # the K + 1 nearest, itself as one of them
                 around, alone = nearest(self.features, k + 1, include_self=True), False
             else:
                 around, alone = nearest(self.features, k), self.include_self
@@ -143,9 +146,10 @@ class D2ACE(QuantisedSelector):
         return local_labels(self.labels, around, include_self=alone)
 
     @property
-    def _correlation(self) -> LocalCorrelation:
-        if self._local is None or self._local.device != self._home:
-            self._local = LocalCorrelation(self.labels, self._around, self._home)
+    def local_correlation(self) -> LocalCorrelation:
+        """phi, and the C it is made from, for this selector's labels and neighbourhoods."""
+        if self._local is None or self._local.device != self.state_device:
+            self._local = LocalCorrelation(self.labels, self.neighborhood, self.state_device)
         return self._local
 
     def make_memory(self) -> PredictionHistory:
@@ -155,7 +159,7 @@ class D2ACE(QuantisedSelector):
             self.dtype,
             window=self.window,
             flip_smoothing=self.flip_smoothing,
-            soft_flips=self.reference,
+            soft_flips=self.is_reference,
         )
 
     def update(self, index: Tensor, probs: Tensor) -> None:
@@ -165,14 +169,17 @@ class D2ACE(QuantisedSelector):
         """U or H [n, q]; valid until the next one is asked for."""
         if name == "uncertainty":
             return uncertainty(self.memory, self.trade_off)
-        return hardness(self.memory, self._correlation.positives, self.hardness_loss)
+        return hardness(self.memory, self.local_correlation.positives, self.hardness_loss)
 
     def _weigh(self, matrix: Tensor) -> Tensor:
         """w_A = delta_A + phi_A."""
         v = dynamic_weights(matrix, self.label_weight)
         weights = weighted_sum(matrix, v)
         if self.correlation == "local":
-            weights = weights + self._correlation.enhancement(matrix, v if self.reference else None)
+            local = self.local_correlation
+            mirrored = self.is_reference
+            phi = reference.enhancement(local, matrix, v) if mirrored else local.enhancement(matrix)
+            weights = weights + phi
         weights = probability.level(weights, self.dtype)
         if self.weight_transform == "exp":
             weights = torch.exp(weights - weights.amax())
@@ -187,22 +194,24 @@ class D2ACE(QuantisedSelector):
 
     def mixing(self, epoch: int) -> float:
         """p_beta(t), the share of uncertainty."""
-        at = epoch - 2 if self.reference else epoch
+        at = epoch - 2 if self.is_reference else epoch
         return probability.stage_mix(self.mix, self.mix_epochs, at, self.mix_schedule)
 
-    def reference_schedule(self, epoch: int) -> float:
-        finished = epoch - 2  # the 0-based epoch that ended before this one
-        if finished < 10:
-            return self.pressure
-        return float(self.pressure ** (1.0 - (finished - 10) / max(self.epochs - 10, 1)))
+    def diagnostics(self) -> dict[str, float]:
+        """As of every selector, with ``mixing``: p_beta of a selective epoch."""
+        found = super().diagnostics()
+        if self.selects(self.drawn_epoch):
+            found["mixing"] = self.mixing(self.drawn_epoch)
+        return found
 
     def distribution(self, epoch: int) -> Tensor:
         share = self.mixing(epoch)
         shares = {"uncertainty": share, "hardness": 1.0 - share}
         wanted = [name for name in _METRICS if shares[name] > 0]
         pressure = self.selection_pressure(epoch)
+        quantised = reference.quantised if self.is_reference else probability.quantised
         parts = [
-            shares[name] * probability.quantised(weights, pressure, reference=self.reference)
+            shares[name] * quantised(weights, pressure)
             for name, weights in self.instance_weights(wanted).items()
         ]
         return torch.stack(parts).sum(dim=0)

@@ -42,6 +42,7 @@ class DIHCL(Selector):
     """
 
     name: ClassVar[str] = "dihcl"
+    title: ClassVar[str] = "DIHCL"
     uses_features: ClassVar[bool] = False
 
     def __init__(

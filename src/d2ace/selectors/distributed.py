@@ -23,10 +23,10 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from d2ace._util.errors import UserError
-from d2ace.selectors._engine.inputs import given_predictions, host_rows
-from d2ace.selectors._engine.shared import Part, SharedSelector
+from d2ace.selectors._engine.inputs import given_predictions, host_rows, refuse_shape
+from d2ace.selectors._engine.multiprocess import BatchPart, SharedSelector
 
-from . import Selector
+from .base import Selector
 
 __all__ = ["DistributedSelector"]
 
@@ -54,7 +54,7 @@ class DistributedSelector(Sampler[list[int]]):
                 "predictions='full_pass'; make it with predictions='train'."
             )
         self._shared = SharedSelector(selector)
-        self._ahead: deque[Part] = deque()  # drawn for the loader, not observed yet
+        self._ahead: deque[BatchPart] = deque()  # drawn for the loader, not observed yet
 
     @property
     def selector(self) -> Selector:
@@ -103,11 +103,7 @@ class DistributedSelector(Sampler[list[int]]):
         if not are_logits:
             raise UserError("The processes share logits, not probabilities; pass logits=logits.")
         part = self._next(index)
-        if values.shape != (len(index), self.selector.q):
-            raise ValueError(
-                f"logits must have shape [{len(index)}, {self.selector.q}] (one row per index, one "
-                f"column per label), got {tuple(values.shape)}."
-            )
+        refuse_shape(values, (len(index), self.selector.q), "logits")
         self._ahead.popleft()
         self._shared.observe(part, values)
         if self._shared.waiting >= _SHARED_AFTER:
@@ -160,7 +156,7 @@ class DistributedSelector(Sampler[list[int]]):
                 "the selector's batch_size counts the rows of all processes together."
             )
 
-    def _next(self, index: Any) -> Part:
+    def _next(self, index: Any) -> BatchPart:
         """The drawn part these rows are; rows on an accelerator are not read back to look."""
         part = self._ahead[0] if self._ahead else None
         drawn = part.rows if part else []

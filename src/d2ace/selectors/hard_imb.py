@@ -10,19 +10,20 @@ import torch
 from torch import Tensor
 
 from d2ace._util import validation as inputs
+from d2ace.selectors._engine.options import CommonOptions
 
-from . import probability
+from . import probability, reference
+from .base import Selector
 from .history import Memory
 from .labels import imbalance_ratio, local_imbalance
 from .neighbors import is_number, named_neighbors, nearest, neighbor_index
-from .reference import QuantisedOptions, QuantisedSelector
 from .scores import cross_entropy
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class HardImb(QuantisedSelector):
+class HardImb(Selector):
     """Last instance loss times a static weight of local imbalance.
 
     ``preset="reference"`` keeps a table of s^(index/n) at constant pressure 8, whose entries are
@@ -37,8 +38,8 @@ class HardImb(QuantisedSelector):
     """
 
     name: ClassVar[str] = "hard_imb"
-    reference_pressure: ClassVar[float] = 8.0
-    full_reference_batches: ClassVar[bool] = True
+    title: ClassVar[str] = "Hard-Imb"
+    reference = reference.HARD_IMB
 
     def __init__(
         self,
@@ -46,11 +47,13 @@ class HardImb(QuantisedSelector):
         features: inputs.Features = None,
         *,
         neighbors: int | Any = 5,
-        **common: Unpack[QuantisedOptions],
+        pressure: float | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
         if common.get("preset") == "reference":
-            common.setdefault("warmup", 3)
+            common.setdefault("warmup", reference.HARD_IMB_WARMUP)
         super().__init__(labels, features, **common)
+        self.pressure = self.start_pressure(pressure)
         if not is_number(neighbors):
             around = neighbor_index(neighbors, self.n)
         else:
@@ -60,9 +63,6 @@ class HardImb(QuantisedSelector):
         self.neighbors = named_neighbors(neighbors)
         self.features = None  # they have served to find neighbours
         self._imbalance = torch.from_numpy(local_imbalance(self.labels, around))
-
-    def reference_schedule(self, epoch: int) -> float:
-        return self.pressure
 
     def make_memory(self) -> Memory:
         loss = self.q * math.log(2.0)  # of a prediction never made
@@ -74,24 +74,24 @@ class HardImb(QuantisedSelector):
     def update(self, index: Tensor, probs: Tensor) -> None:
         loss = cross_entropy(probs, self.labels_at(index)).sum(dim=1, dtype=torch.float64)
         self.memory.loss.index_copy_(0, index, loss)
-        if self.preset == "reference":
+        if self.is_reference:
             weights = self.instance_weights()["hardness"]
-            share = weights.index_select(0, index) / weights.amax().clamp_min(1e-300)
-            steps = torch.ceil(self.n * share - probability.GUARD).clamp_(0, self.n) / self.n
-            self.memory.table.index_copy_(0, index, self.pressure**steps)
+            s0 = self.start_pressure(self.pressure)
+            entries = reference.table_entries(weights, index, s0)
+            self.memory.table.index_copy_(0, index, entries)
 
     def instance_weights(self) -> dict[str, Tensor]:
-        scale = self.q if self.preset == "reference" else 1
-        self._imbalance = self._imbalance.to(self._home)
+        scale = self.q if self.is_reference else 1
+        self._imbalance = self._imbalance.to(self.state_device)
         hardness = self._imbalance * self.memory.loss / scale
         return {"hardness": probability.level(hardness, self.dtype)}
 
     def label_importance(self) -> dict[str, Tensor]:
         """IR_j; 0 for a label without positives."""
         ratio = torch.from_numpy(np.nan_to_num(imbalance_ratio(self.labels), nan=0.0))
-        return {"imbalance": ratio.to(self._home)}
+        return {"imbalance": ratio.to(self.state_device)}
 
     def distribution(self, epoch: int) -> Tensor:
-        if self.preset == "reference" and epoch <= self.epochs:
+        if self.is_reference and epoch <= self.epochs:
             return self.memory.table / self.memory.table.sum()
         return super().distribution(epoch)

@@ -8,19 +8,21 @@ import torch
 from torch import Tensor
 
 from d2ace._util import validation as inputs
+from d2ace.selectors._engine.options import CommonOptions
 
-from .correlation import BINS, uncertainty_correlation
+from . import reference
+from .base import Selector
+from .correlation import uncertainty_correlation
 from .history import PredictionHistory
 from .labels import weighted_sum
 from .probability import level
-from .reference import QuantisedOptions, QuantisedSelector
 from .scores import uncertainty
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class MLUnc(QuantisedSelector):
+class MLUnc(Selector):
     """w = rowsum(U C): uncertainty spread over labels by mutual information.
 
     ``preset="reference"`` does what the authors' code does: C all ones, U binned, and a pressure
@@ -39,9 +41,9 @@ class MLUnc(QuantisedSelector):
     """
 
     name: ClassVar[str] = "ml_unc"
+    title: ClassVar[str] = "ML-Unc"
+    reference = reference.ML_UNC
     uses_features: ClassVar[bool] = False
-    reference_pressure: ClassVar[float] = 8.0
-    full_reference_batches: ClassVar[bool] = True
     merges_updates: ClassVar[bool] = True
 
     def __init__(
@@ -52,9 +54,11 @@ class MLUnc(QuantisedSelector):
         window: int = 5,
         trade_off: float = 0.5,
         mi_norm: str = "row_max",
-        **common: Unpack[QuantisedOptions],
+        pressure: float | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(labels, features, **common)
+        self.pressure = self.start_pressure(pressure)
         self.window = inputs.whole_number("window", window, 2)
         self.trade_off = inputs.real_number("trade_off", trade_off, 0.0, 1.0)
         self.mi_norm = inputs.choice("mi_norm", mi_norm, ("row_max", "none", "sqrt"))
@@ -70,19 +74,16 @@ class MLUnc(QuantisedSelector):
 
     def _label_factor(self, matrix: Tensor) -> Tensor:
         """rowsum_j(C), which is all of C that w needs."""
-        if self.preset == "reference":
+        if self.is_reference:  # C is all ones
             return torch.full((self.q,), float(self.q), dtype=torch.float64, device=matrix.device)
         return uncertainty_correlation(matrix, self.mi_norm).sum(dim=1)
 
     def instance_weights(self) -> dict[str, Tensor]:
         matrix = self._uncertainty()
         factor = self._label_factor(matrix)
-        if self.preset == "reference" and self._progress.upcoming >= 7:  # its epoch index 5
-            matrix = (matrix * BINS).floor_().clamp_(0, BINS - 1).add_(0.5).div_(BINS)
+        if self.is_reference:
+            matrix = reference.binned(matrix, self.next_epoch)
         return {"uncertainty": level(weighted_sum(matrix, factor), self.dtype)}
 
     def label_importance(self) -> dict[str, Tensor]:
         return {"uncertainty": self._label_factor(self._uncertainty())}
-
-    def reference_schedule(self, epoch: int) -> float:
-        return float(self.pressure ** ((epoch - 2 - 10) / 90.0))

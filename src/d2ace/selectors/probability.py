@@ -37,18 +37,19 @@ def normalise(weights: Tensor) -> Tensor:
     return (weights - low) * (spread > _FLAT) / spread.clamp_min(_FLAT)
 
 
-def quantisation_index(weights: Tensor, *, reference: bool = False) -> Tensor:
-    """Q_i = ceil((1 - w_i) n) in 0..n, with w scaled to [0, 1]; the reference clips to 1..n."""
+def quantisation_index(weights: Tensor) -> Tensor:
+    """Q_i = ceil((1 - w_i) n) in 0..n, with w scaled to [0, 1]."""
     n = weights.numel()
-    distance = 1.0 - normalise(weights)
-    if reference:
-        return torch.ceil(distance / (1.0 / n)).clamp_(1, n)
-    return torch.ceil(distance * n - GUARD).clamp_(0, n)
+    return torch.ceil((1.0 - normalise(weights)) * n - GUARD).clamp_(0, n)
 
 
-def quantised(weights: Tensor, pressure: float, *, reference: bool = False) -> Tensor:
+def quantised(weights: Tensor, pressure: float) -> Tensor:
     """P_i proportional to s^(-Q_i/n): larger weights never have the smaller probability."""
-    index = quantisation_index(weights, reference=reference)
+    return quantised_probability(quantisation_index(weights), pressure)
+
+
+def quantised_probability(index: Tensor, pressure: float) -> Tensor:
+    """P_i from the quantisation index Q_i."""
     z = torch.exp(index * (-math.log(pressure) / len(index)))
     return z / z.sum()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from . import reference
 from .base import Selector
 
 
@@ -14,8 +15,9 @@ class Random(Selector):
     """
 
     name: ClassVar[str] = "random"
+    title: ClassVar[str] = "Random"
+    reference = reference.RANDOM
     uses_features: ClassVar[bool] = False
-    fixed_reference_order: ClassVar[bool] = True
 
-    def _is_selective(self, epoch: int) -> bool:
+    def selects(self, epoch: int) -> bool:
         return False

@@ -8,16 +8,18 @@ import torch
 from torch import Tensor
 
 from d2ace._util import validation as inputs
+from d2ace.selectors._engine.options import CommonOptions
 
+from . import reference
+from .base import Selector
 from .history import BinaryHistory
-from .reference import NotebookSelector, QuantisedOptions
 from .scores import binary_entropy, row_blocks
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Recent(NotebookSelector):
+class Recent(Selector):
     """Entropy of the last n_t binary predictions, summed over labels.
 
     Parameters
@@ -29,6 +31,8 @@ class Recent(NotebookSelector):
     """
 
     name: ClassVar[str] = "recent"
+    title: ClassVar[str] = "Recent"
+    reference = reference.NOTEBOOK
     uses_features: ClassVar[bool] = False
     merges_updates: ClassVar[bool] = True
 
@@ -38,9 +42,11 @@ class Recent(NotebookSelector):
         features: inputs.Features = None,
         *,
         window: int = 5,
-        **common: Unpack[QuantisedOptions],
+        pressure: float | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(labels, features, **common)
+        self.pressure = self.start_pressure(pressure)
         self.window = inputs.whole_number("window", window, 2)
         if self.window > 62:
             raise ValueError(f"window must be at most 62 (bits of one integer), got {window}.")

@@ -1,61 +1,108 @@
-"""What the methods with a quantisation index share: one option, and the authors' schedules."""
+"""What the authors' public code does otherwise than their papers print: ``preset="reference"``.
+
+Schedules, constants and quirks of all methods are here; docs/paper-vs-code.md tells where each was
+found. A method names its :class:`Reference` and calls the functions below.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from d2ace._util import validation as inputs
-from d2ace.selectors._engine.options import CommonOptions
+import torch
+from torch import Tensor
 
-from .base import Selector
+from .correlation import BINS, LocalCorrelation, segment_sums
+from .probability import GUARD, normalise, quantised_probability
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+MIX_EPOCHS = (10.0, 70.0)
+"""Between which epochs D2ACE's code moves from uncertainty to hardness."""
 
+HARD_IMB_WARMUP = 3
 
-class QuantisedOptions(CommonOptions, total=False):
-    """Keyword options of every method with a quantisation index."""
-
-    pressure: float | None
-
-
-class QuantisedSelector(Selector):
-    """A selector whose probabilities come from the quantisation index under falling pressure.
-
-    ``pressure`` is s0, the largest ratio between two probabilities; None takes the preset's value
-    (100 in the paper).
-    """
-
-    reference_pressure: ClassVar[float] = 100.0
-
-    def __init__(
-        self,
-        labels: inputs.Labels,
-        features: inputs.Features = None,
-        *,
-        pressure: float | None = None,
-        **common: Unpack[CommonOptions],
-    ) -> None:
-        super().__init__(labels, features, **common)
-        if pressure is None:
-            pressure = self.reference_pressure if self.preset == "reference" else 100.0
-        self.pressure = inputs.real_number("pressure", pressure, 1.0)
-
-    def selection_pressure(self, epoch: int) -> float:
-        if self.preset == "reference" and epoch <= self.epochs:
-            return max(1.0, self.reference_schedule(epoch))
-        return super().selection_pressure(epoch)
-
-    def reference_schedule(self, epoch: int) -> float:
-        """s(t) of the authors' code, with its constants; the paper's where it has none."""
-        return super().selection_pressure(epoch)
+_EPSILON = 1e-8  # added to norms and to row sums of D2ACE's correlation
+_BINS_FROM = 7  # the epoch from which ML-Unc's code bins U: its epoch index 5
+_LEAST = 1e-300
 
 
-class NotebookSelector(QuantisedSelector):
-    """A method known from the authors' comparison notebook: s = s0^(1 - e/100), e = t - 2."""
+@dataclass(frozen=True)
+class Reference:
+    """A method as its authors' code has it; the defaults are what the paper prints."""
 
-    reference_pressure: ClassVar[float] = 10.0
-    full_reference_batches: ClassVar[bool] = True
+    pressure: float = 100.0
+    """s0."""
+    schedule: Callable[[float, int, int], float] | None = None
+    """s(t) from s0, the epoch and the number of epochs; None: as the paper prints it."""
+    stored_order: bool = False
+    """Whether warm-up goes through the rows in their stored order."""
+    full_batches: bool = False
+    """Whether the last batch of a selective epoch has b rows too."""
 
-    def reference_schedule(self, epoch: int) -> float:
-        return float(self.pressure ** (1.0 - (epoch - 2) / 100.0))
+
+def _notebook(start: float, epoch: int, epochs: int) -> float:
+    """s0^(1 - e/100) with e = t - 2, the 0-based epoch that ended before this one."""
+    return float(start ** (1.0 - (epoch - 2) / 100.0))
+
+
+def _held_then_falling(start: float, epoch: int, epochs: int) -> float:
+    finished = epoch - 2
+    if finished < 10:
+        return start
+    return float(start ** (1.0 - (finished - 10) / max(epochs - 10, 1)))
+
+
+def _rising(start: float, epoch: int, epochs: int) -> float:
+    return float(start ** ((epoch - 2 - 10) / 90.0))
+
+
+def _constant(start: float, epoch: int, epochs: int) -> float:
+    return start
+
+
+RANDOM = Reference(stored_order=True)
+NOTEBOOK = Reference(10.0, _notebook, full_batches=True)
+"""Active and Recent, which are known from the authors' comparison notebook."""
+HARD_IMB = Reference(8.0, _constant, full_batches=True)
+ML_UNC = Reference(8.0, _rising, full_batches=True)
+D2ACE = Reference(8.0, _held_then_falling, stored_order=True)
+
+
+def quantisation_index(weights: Tensor) -> Tensor:
+    """D2ACE's Q_i in 1..n, without a guard against rounding."""
+    n = weights.numel()
+    return torch.ceil((1.0 - normalise(weights)) / (1.0 / n)).clamp_(1, n)
+
+
+def quantised(weights: Tensor, pressure: float) -> Tensor:
+    """D2ACE's P_i, from its quantisation index."""
+    return quantised_probability(quantisation_index(weights), pressure)
+
+
+def cosines(local: LocalCorrelation, masked: Tensor) -> Tensor:
+    """D2ACE's C, each row divided by its sum."""
+    correlation = local.cosines(masked, epsilon=_EPSILON)
+    return correlation / (correlation.sum(dim=1, keepdim=True) + _EPSILON)
+
+
+def enhancement(local: LocalCorrelation, matrix: Tensor, v: Tensor) -> Tensor:
+    """D2ACE's phi, of M v instead of M."""
+    masked = local.masked(matrix)
+    correlation = cosines(local, masked)
+    masked = masked * v.index_select(0, local.columns)
+    sums = local.local_sums(correlation.T.to(matrix.dtype).contiguous())
+    return segment_sums(masked * sums, local.row_starts)
+
+
+def binned(uncertainty: Tensor, epoch: int) -> Tensor:
+    """ML-Unc's U: each value replaced by the middle of its bin, but for the first epochs."""
+    if epoch < _BINS_FROM:
+        return uncertainty
+    return (uncertainty * BINS).floor_().clamp_(0, BINS - 1).add_(0.5).div_(BINS)
+
+
+def table_entries(weights: Tensor, index: Tensor, pressure: float) -> Tensor:
+    """Hard-Imb's s^(index/n) of rows just trained, relative to the largest weight now."""
+    n = len(weights)
+    share = weights.index_select(0, index) / weights.amax().clamp_min(_LEAST)
+    steps = torch.ceil(n * share - GUARD).clamp_(0, n) / n
+    return torch.as_tensor(pressure**steps)

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from d2ace.selectors import Selector
-from d2ace.selectors.indexed import IndexedDataset
+from d2ace.selectors import IndexedDataset, Selector
 
 Check: TypeAlias = Callable[..., None]
 CHECKS: list[Check] = []

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from d2ace.selectors import Selector
-from d2ace.selectors.indexed import IndexedDataset
+from d2ace.selectors import IndexedDataset, Selector
 
 from .problem import (
     BATCH,

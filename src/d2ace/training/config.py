@@ -16,8 +16,7 @@ from d2ace._util.hints import did_you_mean
 from d2ace.data.prepare import PROTOCOLS
 from d2ace.evaluation import METRICS
 from d2ace.models import MODELS
-from d2ace.selectors import Random
-from d2ace.selectors.registry import find_selector, selector_file
+from d2ace.selectors import Random, find_selector, selector_file, warm_up_sentence
 
 from .verified import fault_of
 
@@ -185,10 +184,7 @@ class RunConfig:
         """A sentence to warn with, if no epoch is left for the selector to select in."""
         if self.epochs > self.warmup or issubclass(find_selector(self.selector), Random):
             return None
-        return (
-            f"All {self.epochs} epochs are warm-up (warmup={self.warmup}), so {self.selector} "
-            "draws at random; give more epochs, or less warm-up."
-        )
+        return warm_up_sentence(self.selector, self.epochs, self.warmup)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, the defaults included."""

@@ -88,20 +88,13 @@ class Loop(Training):
 
     def _selection(self) -> dict[str, Any]:
         """What the epoch's draws looked like."""
-        selector = self.shared.selector
-        P = selector.drawn_probabilities
-        n = len(self.draw_counts)
-        selective = P is not None
-        presses = selective and hasattr(selector, "pressure")
-        mixing = getattr(selector, "mixing", None)
+        found = self.shared.selector.diagnostics()
         return {
-            "pressure": selector.selection_pressure(self.epoch) if presses else None,
-            "p_beta": mixing(self.epoch) if selective and mixing is not None else None,
-            "effective_rows": float(n if P is None else 1.0 / (P * P).sum()),
+            "pressure": found.get("pressure"),
+            "p_beta": found.get("mixing"),
+            "effective_rows": found["effective_rows"],
             "distinct_rows": int(np.count_nonzero(self._epoch_counts)),
-            "entropy": float(math.log(n) if P is None else -(P * P.log()).sum()),
-            "p_min": float(1.0 / n if P is None else P.min()),
-            "p_max": float(1.0 / n if P is None else P.max()),
+            **{name: found[name] for name in ("entropy", "p_min", "p_max")},
         }
 
     # Evaluation -----------------------------------------------------------------------------

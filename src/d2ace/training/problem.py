@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from d2ace.data import Scaler
-from d2ace.selectors._engine.shared import Part
+from d2ace.selectors import BatchPart
 
 __all__ = ["Problem", "Rows", "Split"]
 
 Ints = npt.NDArray[np.int64]
-Drawn = tuple[Part, Tensor]
+Drawn = tuple[BatchPart, Tensor]
 _DENSE_BYTES = 2**31  # features up to this size are kept dense, on the device of the model
 
 
@@ -59,7 +59,7 @@ class Rows:
         return torch.from_numpy(picked.toarray()).to(self._device, self._dtype)
 
     def batches(
-        self, parts: Iterable[Part], epoch: int, first: int, *, ahead: bool
+        self, parts: Iterable[BatchPart], epoch: int, first: int, *, ahead: bool
     ) -> Iterator[Drawn]:
         """Parts of an epoch's batches from number ``first`` on, each with its rows.
 

@@ -19,9 +19,7 @@ from torch import Tensor, nn
 from d2ace._util.errors import RunError, UserError
 from d2ace._util.random_state import seed_generators
 from d2ace.models import MultiLabelModel, make_model
-from d2ace.selectors import make_selector
-from d2ace.selectors._engine.shared import Part, SharedSelector
-from d2ace.selectors.registry import find_selector
+from d2ace.selectors import BatchPart, SharedSelector, find_selector, make_selector
 
 from .clock import Clock
 from .config import RunConfig
@@ -84,7 +82,7 @@ class Training:
             self.space,
             _selector_options(config, batch_size, fabric.device),
         )
-        selector._oversights.knows_warm_up = True  # whoever starts a run says so
+        selector.warns_of_warmup = False  # whoever starts a run says so
         self.shared = SharedSelector(selector, fabric.global_rank, fabric.world_size)
         self._labels = torch.from_numpy(train.Y.toarray()).to(fabric.device)
         self._instance_weight = (
@@ -117,7 +115,7 @@ class Training:
         self.step_module.train()
         with self.clock.part("train"):
             self.model.on_epoch_start(self.epoch, len(selector), self._pass())
-        # Only batches that are observed tell a selector how far training came (see Progress).
+        # Only observed batches tell a selector how far training came (see Selector.state_dict).
         ahead = selector.predictions == "train"
         batches = self.rows["train"].batches(self._drawn(), self.epoch, self.position, ahead=ahead)
         while True:
@@ -131,7 +129,7 @@ class Training:
             self.position += 1
             yield self.position
 
-    def _drawn(self) -> Iterator[Part]:
+    def _drawn(self) -> Iterator[BatchPart]:
         """The parts of the epoch's batches; a loader with workers asks for some ahead."""
         parts = iter(self.shared)
         while True:
@@ -146,7 +144,7 @@ class Training:
         rows = self.rows["train"]
         return zip(rows.chunks(), self._labels.split(rows.at_once), strict=True)
 
-    def _train(self, part: Part, x: Tensor) -> None:
+    def _train(self, part: BatchPart, x: Tensor) -> None:
         config, selector = self.config, self.shared.selector
         step = (self.epoch - 1) * len(selector) + self.position
         factor = warm_up(step, config.warmup * len(selector))

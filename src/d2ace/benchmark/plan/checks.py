@@ -17,8 +17,7 @@ from d2ace.data.images.tree import Tree
 from d2ace.data.readers.label_names import label_file
 from d2ace.models import MODELS, make_model
 from d2ace.models.backbones import IDENTITY
-from d2ace.selectors import Selector
-from d2ace.selectors.registry import find_selector, selector_file
+from d2ace.selectors import Selector, find_selector, selector_file
 
 from .specs import training_settings
 

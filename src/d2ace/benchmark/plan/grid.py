@@ -20,7 +20,7 @@ from d2ace.data import DataError, catalogue
 from d2ace.data.images.load import KINDS as KINDS_OF_IMAGES
 from d2ace.data.images.load import PLACES
 from d2ace.models import MODELS
-from d2ace.selectors import SELECTORS
+from d2ace.selectors import SELECTORS, warm_up_sentence
 
 from .checks import (
     check_model,
@@ -117,11 +117,8 @@ def make_grid(
         notes |= dict.fromkeys(study.notes)
     idle = [spec for spec in specs.values() if _only_warms_up(spec.config)]
     if idle:
-        epochs, warmup = idle[0].config["epochs"], idle[0].config["warmup"]
-        notes[
-            f"{len(idle)} of {len(specs)} runs draw at random, whatever their method: all {epochs} "
-            f"epochs are warm-up (warmup={warmup}); give more epochs, or less warm-up"
-        ] = None
+        every = warm_up_sentence("every method", idle[0].config["epochs"], idle[0].config["warmup"])
+        notes[f"{len(idle)} of {len(specs)} runs: {every}"] = None
     name = Path(where).stem
     return Grid(name, list(specs.values()), str(shared.get("description", "")), list(notes))
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from d2ace._util.errors import UserError
 from d2ace._util.hints import did_you_mean
-from d2ace.selectors import SELECTORS
-from d2ace.selectors._engine.options import options_of
+from d2ace.selectors import SELECTORS, options_of
 
 from .specs import canonical
 

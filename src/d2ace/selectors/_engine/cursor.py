@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from .epoch_count import EpochCount
 from .ledger import Ledger
 
 _KEYS = {"epoch", "inside", "position", "drawn_epoch", "shift", "told"}
 
 
-class Progress:
+class Cursor:
     """The place in a training run of epochs of ``batches`` batches each."""
 
     def __init__(self, batches: int) -> None:
@@ -19,13 +20,9 @@ class Progress:
         self.running = False  # batches of `drawn_epoch` are left to draw
         self.resuming = False  # ... and nobody draws them yet
         self.untouched = False  # a state with a place was loaded, and nothing drawn since
+        self.restored = False  # ... or since then moved, without a batch
         self.ledger = Ledger(batches, told=False)
-        self._shift = 0  # from a framework's count of epochs to ours
-        self._others: set[int] = set()  # the same of others who count, a loop beside its framework
-        self.restored = False  # calls before the next batch tell where we are in their count
-        self._count: int | None = None  # what it passed last
-        self._named = False  # ... for what comes next: nothing was drawn since
-        self._spent = False  # ... which names an epoch that the training loop has ended
+        self.count = EpochCount()
 
     @property
     def drawing(self) -> int:
@@ -50,23 +47,7 @@ class Progress:
 
     def move(self, count: int) -> None:
         """Go to the start of the epoch a framework counts as ``count``, unless we are in it."""
-        if self.restored:  # whoever counts, the place is that of the state
-            self._shift = self.epoch - count
-            self._others.add(self._shift)
-        elif count == 0 and self._shift == 0:
-            if self._count is not None:  # somebody else has counted from 1
-                self._others.add(0)
-            self._shift = 1
-        elif self._spent and count == self._count:  # it counts epochs drawn to their end only
-            self._shift += 1
-        agrees = any(count + other == self.epoch for other in self._others)
-        epoch = self.epoch if agrees else count + self._shift
-        if epoch < 1:
-            raise ValueError(
-                f"set_epoch got {count}, which lies before epoch 1: the first call after a state "
-                "is loaded names the place, and later calls count on from there."
-            )
-        self._count, self._named, self._spent = count, True, False
+        epoch = self.count.epoch(count, self.epoch, restored=self.restored)
         if epoch != self.epoch:
             self.upcoming = epoch
             self._stop()
@@ -91,18 +72,14 @@ class Progress:
         self.running = True
         self.resuming = self.restored = self.untouched = False
 
-    def follow(self, before: Progress) -> None:
-        """Stand in for ``before``, of which a framework may have named what comes next.
-
-        A loader that restores the selector by itself does so after that.
-        """
-        if self.restored and before._named and before._count is not None:
-            self._shift = self.epoch - before._count
-            self._others.add(self._shift)
+    def follow(self, before: Cursor) -> None:
+        """Stand in for ``before``, of which a framework may have named what comes next."""
+        if self.restored:
+            self.count.follow(before.count, self.epoch)
 
     def drew(self, batch: list[int]) -> None:
         """A batch was drawn."""
-        self._named = False
+        self.count.drew()
         self.ledger.drew(batch)
 
     def finish(self) -> None:
@@ -118,9 +95,7 @@ class Progress:
         """End the running epoch where it is."""
         if self._open:
             self.upcoming = self.drawn_epoch + 1
-        if self._count is not None:
-            self._spent = self.drawn_epoch == self._count + self._shift
-        self._named = False
+        self.count.left(self.drawn_epoch)
         self._stop()
 
     def _stop(self) -> None:
@@ -158,9 +133,9 @@ class Progress:
         state = self.state_dict()
         return state["epoch"], state["position"] + 1
 
-    def resumable(self) -> Progress:
+    def resumable(self) -> Cursor:
         """The same place for a copy, from which nobody draws yet."""
-        other = Progress(self.batches)
+        other = Cursor(self.batches)
         other.load_state_dict(self.state_dict())
         other.untouched = False
         return other
@@ -175,7 +150,7 @@ class Progress:
             "inside": inside,
             "position": trained if inside else 0,
             "drawn_epoch": self.drawn_epoch,
-            "shift": self._shift,
+            "shift": self.count.shift,
             "told": self.ledger.told,
         }
 
@@ -196,5 +171,5 @@ class Progress:
         self.upcoming = epoch + 1 if inside else epoch
         self.running = self.resuming = inside
         self.ledger = Ledger(position if inside else self.batches, told=bool(state["told"]))
-        self._shift = shift
+        self.count = EpochCount(shift)
         self.restored = self.untouched = inside or epoch > 1  # at the start there is no place

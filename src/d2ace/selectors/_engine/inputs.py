@@ -86,14 +86,14 @@ def state_device(device: torch.device) -> torch.device:
     return torch.device("cpu") if device.type == "mps" else device
 
 
-class Rows(NamedTuple):
+class CheckedRows(NamedTuple):
     """Checked row numbers on the host."""
 
     array: np.ndarray[Any, Any]
     repeated: bool
 
 
-def host_rows(index: Any, n: int, *, unique: bool) -> Rows:
+def host_rows(index: Any, n: int, *, unique: bool) -> CheckedRows:
     """``index`` checked; a tensor, an array, a list or a range of row numbers."""
     if isinstance(index, Tensor):
         index = index.detach().cpu().numpy()
@@ -101,7 +101,7 @@ def host_rows(index: Any, n: int, *, unique: bool) -> Rows:
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         _refuse_index(array.shape, array.dtype)
     if not array.size:
-        return Rows(array.astype(np.int64), False)
+        return CheckedRows(array.astype(np.int64), False)
     ordered = np.sort(array)
     if ordered[0] < 0 or ordered[-1] >= n:
         wrong = ordered[0] if ordered[0] < 0 else ordered[-1]
@@ -116,7 +116,7 @@ def host_rows(index: Any, n: int, *, unique: bool) -> Rows:
             f"index holds row {ordered[same.argmax()]} twice; each row may occur once in a batch "
             f"(unless the selector is made with replacement=True)."
         )
-    return Rows(array, repeated)
+    return CheckedRows(array, repeated)
 
 
 def device_rows(index: Tensor) -> Tensor:
@@ -188,3 +188,12 @@ def given_predictions(*unnamed: Any, logits: Any, probs: Any) -> tuple[Tensor, b
         raise TypeError(f"{name} must be floating point, got dtype {value.dtype}.")
     value = value.detach()
     return value.float() if value.dtype.itemsize == 1 else value, probs is None  # 8-bit floats
+
+
+def refuse_shape(values: Tensor, shape: tuple[int, int], name: str) -> None:
+    """Refuse predictions that do not have one row per index and one column per label."""
+    if values.shape != shape:
+        raise ValueError(
+            f"{name} must have shape [{shape[0]}, {shape[1]}] (one row per index, one column per "
+            f"label), got {tuple(values.shape)}."
+        )

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .inputs import Rows
+from .inputs import CheckedRows
 
-_PAIRS = 1 << 17  # pairs processed together
+PAIRS = 1 << 17  # pairs processed together
 _SLACK = 1e-6  # by which rounding may carry a probability beyond 0 or 1
 _NOT_FINITE, _NO_PROBABILITY, _NO_ROW, _REPEATED = 1, 2, 3, 4  # faults noted on an accelerator
 
@@ -46,14 +46,14 @@ class Staging:
         self.on_host = device.type == "cpu"
         self.advance, self.stand_in, self.skip_invalid = advance, stand_in, skip_invalid
         self.learns = learns
-        self.capacity = max(1, min(self.n, _PAIRS // self.q)) if gather else 0
+        self.capacity = max(1, min(self.n, PAIRS // self.q)) if gather else 0
         self.values = torch.empty((self.capacity, self.q), dtype=dtype, device=device)
         self.rows = np.empty(self.capacity, dtype=np.int64)
         self.filled = 0
         self.marked = False
         self.fault = torch.zeros(3, dtype=torch.int64, device=device)  # kind, instance, label
 
-    def add(self, rows: Rows | Tensor, values: Tensor, *, are_logits: bool) -> None:
+    def add(self, rows: CheckedRows | Tensor, values: Tensor, *, are_logits: bool) -> None:
         """Take one batch; its rows are checked ones of the host, or stay on the accelerator."""
         marked = self.on_host and self._has_invalid(rows, values, are_logits)
         if not self.learns:
@@ -144,7 +144,7 @@ class Staging:
             probs = torch.where(valid, probs, self.stand_in(index, probs))
         self.advance(index, probs)
 
-    def _has_invalid(self, rows: Rows | Tensor, values: Tensor, are_logits: bool) -> bool:
+    def _has_invalid(self, rows: CheckedRows | Tensor, values: Tensor, are_logits: bool) -> bool:
         """Whether pairs must be passed over; raises where they may not be."""
         if not are_logits and values.numel():
             low, high = values.aminmax()
@@ -164,7 +164,9 @@ class Staging:
             raise ValueError(_invalid_sentence(str(value), instance, label))
         return True
 
-    def _first(self, bad: Tensor, rows: Rows | Tensor, values: Tensor) -> tuple[int, int, float]:
+    def _first(
+        self, bad: Tensor, rows: CheckedRows | Tensor, values: Tensor
+    ) -> tuple[int, int, float]:
         place = int(bad.flatten().nonzero()[0])
         numbers = rows if isinstance(rows, Tensor) else rows.array
         instance = int(numbers[place // self.q])

@@ -31,19 +31,19 @@ _SLACK = 1e-3  # by which features computed anew may differ, and the share of ro
 
 def state_of(selector: Selector) -> dict[str, Any]:
     """Everything needed to go on; what was observed must be settled. See Selector.state_dict."""
-    drawn, memory = selector._drawn, selector.memory.state_dict()
-    if drawn is None and selector._is_selective(selector.warmup + 1):
+    drawn, memory = selector._tensors.drawn, selector.memory.state_dict()
+    if drawn is None and selector.selects(selector.warmup + 1):
         # Of one form always, as torch.distributed.checkpoint asks; no row has no chance.
-        drawn = torch.zeros(selector.n, dtype=torch.float64, device=selector._home)
+        drawn = torch.zeros(selector.n, dtype=torch.float64, device=selector.state_device)
     state = {
         "format": FORMAT,
         **identity(selector),
         "features": selector._marks.clone(),
         "seed": selector.seed,
         "learning_rate": float(selector.learning_rate),
-        "progress": selector._progress.state_dict(),
+        "progress": selector._cursor.state_dict(),
         "drawn": None if drawn is None else drawn.clone(),
-        "device": selector._home.type,
+        "device": selector.state_device.type,
         "memory": {name: value.clone() for name, value in memory.items()},
         "extra": selector.extra_state(),
     }

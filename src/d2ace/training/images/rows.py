@@ -18,7 +18,7 @@ from d2ace.data.images import CachedFeatures, ImageDataset
 from d2ace.data.images.dataset import said_plainly
 from d2ace.models import MultiLabelModel
 from d2ace.models.image import ImageModel
-from d2ace.selectors._engine.shared import Part
+from d2ace.selectors import BatchPart
 from d2ace.training.problem import Drawn, Rows
 
 __all__ = ["FeatureRows", "ImageRows"]
@@ -57,7 +57,7 @@ class ImageRows(_Placed):
         return len(self), 3
 
     def batches(
-        self, parts: Iterable[Part], epoch: int, first: int, *, ahead: bool
+        self, parts: Iterable[BatchPart], epoch: int, first: int, *, ahead: bool
     ) -> Iterator[Drawn]:
         """Every part with its images; workers read some batches ahead.
 
@@ -65,7 +65,7 @@ class ImageRows(_Placed):
         that neither workers nor processes nor an interruption change it, and an image that is
         drawn twice is seen in two ways.
         """
-        waiting: deque[Part] = deque()
+        waiting: deque[BatchPart] = deque()
         self._trained.set_epoch(epoch)
 
         def drawn() -> Iterator[list[tuple[int, int]]]:

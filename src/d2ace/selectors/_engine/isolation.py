@@ -14,7 +14,7 @@ _AUTOCAST = ("cpu", "cuda")  # and wherever state is kept
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def apart(method: Function) -> Function:
+def isolated(method: Function) -> Function:
     """Run ``method`` outside the caller's gradients, inference mode and autocast.
 
     Tensors made in inference mode could not be updated outside it, and autocast would compute
@@ -26,7 +26,7 @@ def apart(method: Function) -> Function:
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.no_grad())
-            for device in {*_AUTOCAST, self._home.type}:
+            for device in {*_AUTOCAST, self.state_device.type}:
                 if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
                     stack.enter_context(torch.autocast(device, enabled=False))
             return method(self, *arguments, **options)

@@ -11,21 +11,23 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from d2ace._util.errors import UserError
-from d2ace.selectors import Selector
 
 from .state import identity
 
-__all__ = ["Part", "SharedSelector"]
+if TYPE_CHECKING:
+    from d2ace.selectors.base import Selector
+
+__all__ = ["BatchPart", "SharedSelector"]
 
 
 @dataclass(frozen=True)
-class Part:
+class BatchPart:
     """A global batch and the rows of it that this process trains on."""
 
     batch: list[int]
@@ -52,15 +54,15 @@ class SharedSelector:
         self.rank, self.world = rank, world
         self._waiting: list[_Observed] = []
 
-    def __iter__(self) -> Iterator[Part]:
+    def __iter__(self) -> Iterator[BatchPart]:
         for batch in self.selector:
             begin, end = self._span(len(batch), self.rank)
             if begin < end:
-                yield Part(batch, begin, end, (end - begin) * self.world / len(batch))
+                yield BatchPart(batch, begin, end, (end - begin) * self.world / len(batch))
             else:  # fewer rows than processes: take part in the step, but count for nothing
-                yield Part(batch, 0, 1, 0.0)
+                yield BatchPart(batch, 0, 1, 0.0)
 
-    def loss_weight(self, part: Part) -> Tensor | None:
+    def loss_weight(self, part: BatchPart) -> Tensor | None:
         """The selector's weights for the rows of this process: [b], [b, 1] or [b, q] of them.
 
         A selector may give what is the same for all rows once, as [1, q], [q] or one number; a
@@ -74,7 +76,7 @@ class SharedSelector:
             weight = weight.expand(rows, self.selector.q)
         return weight[part.begin : part.end]
 
-    def observe(self, part: Part, logits: Tensor) -> None:
+    def observe(self, part: BatchPart, logits: Tensor) -> None:
         """Tell the predictions for the rows of this process."""
         if self.world == 1:
             self.selector.observe(part.batch, logits=logits)
