@@ -63,7 +63,7 @@ class SelectionMixin:
         self._rows: list[int] | None = None  # of the batch in training; None once it is observed
         self._compared = False  # one batch's labels with the selector's, in every training
         self._initial: dict[str, Any] | None = None  # the state that every training begins with
-        self._began = False  # a training has begun before
+        self._left: int | None = None  # the selector's restarts when the last training ended
         self._anew = True  # the Trainer counts epochs from 0, as it does unless it resumes
         self._trained = False  # a batch went through, so that its labels are of a fitting type
         super().__init__(*args, **options)
@@ -71,15 +71,17 @@ class SelectionMixin:
     def train(self: Any, resume_from_checkpoint: Any = None, *args: Any, **options: Any) -> Any:
         """The Trainer's, where a second training knows nothing of the first, as in a search."""
         self._begin(resumes=bool(resume_from_checkpoint))
-        return super().train(resume_from_checkpoint, *args, **options)  # type: ignore[misc]
+        try:
+            return super().train(resume_from_checkpoint, *args, **options)  # type: ignore[misc]
+        finally:
+            self._left = self.selector.restarts
 
     def _begin(self: Any, *, resumes: bool) -> None:
         """Give the selector the state it began the last training with, or keep what was loaded."""
-        selector, first = self.selector, not self._began
-        self._began = True
-        if first and not resumes:
+        selector = self.selector
+        if self._left is None and not resumes:
             warn_of_history(selector)
-        if first or selector.is_restored or not selector.has_observed:  # loaded or reset since
+        if selector.restarts != self._left:  # the first training, or a state was loaded since
             begun = selector.is_restored or selector.has_observed
             self._initial = selector.state_dict() if begun else None
         elif not resumes and self._initial is None:

@@ -122,6 +122,8 @@ class Selector(Sampler[list[int]]):
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}.")
         self.dtype = dtype
         self.learning_rate = 1.0
+        self.restarts = 0
+        """How often a state was loaded, or everything forgotten."""
         self.warns_of_warmup = True
         """Whether to warn where all epochs are warm-up; a loop that says so itself unsets it."""
         self._marks = feature_marks(self.features if self.uses_features else None)
@@ -454,12 +456,14 @@ class Selector(Sampler[list[int]]):
         except Exception:
             self.__dict__ = before
             raise
+        self.restarts += 1
         self._reminders.trust()
         tensors.load_memory(state["memory"])
 
     def reset(self) -> None:
         """Forget everything drawn, observed and loaded but the seed: training begins anew."""
         self._cursor, self._reminders = Cursor(len(self)), Reminders()
+        self.restarts += 1
         self._tensors.forget()
         if self._initial_extra is not None:
             self.load_extra_state(self._initial_extra)
