@@ -18,15 +18,14 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from d2ace._util.atomic import remove_leftovers
 from d2ace._util.errors import RunError, UserError
+from d2ace._util.locks import Busy, locked
 
 from .checkpoint import BEST, CHECKPOINT, LOOP, SPENT
 from .config import RunConfig, fault_of_config, protocol_of
@@ -288,22 +287,19 @@ class RunFolder:
         Whatever changes a file of the folder belongs inside.
         """
         make_folder(self.path)
-        lock = FileLock(self.path / ".lock", timeout=_PATIENCE)
-        try:
-            lock.acquire()
-        except Timeout as problem:
-            raise RunError(
-                f"Another process is training in {self.path}; wait for it, or choose another "
-                "folder with out."
-            ) from problem
-        except OSError as problem:
-            raise RunError(
-                f"{self.path} cannot be locked ({problem.strerror or problem}); {elsewhere()}."
-            ) from problem
-        try:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self.path / ".lock", _PATIENCE))
+            except Busy as problem:
+                raise RunError(
+                    f"Another process is training in {self.path}; wait for it, or choose another "
+                    "folder with out."
+                ) from problem
+            except OSError as problem:
+                raise RunError(
+                    f"{self.path} cannot be locked ({problem.strerror or problem}); {elsewhere()}."
+                ) from problem
             yield
-        finally:
-            lock.release()
 
     def _refuse_foreign(self, theirs: dict[str, Any], path: Path) -> None:
         differing = differences(self.config.to_dict(), theirs)

@@ -50,8 +50,8 @@ class SavedRun:
             config = RunConfig.from_dict(result.config | forgotten)
         except UserError as problem:
             raise RunError(
-                f"{place.with_name('result.json')} is not of this version ({problem}); it was left "
-                "alone: train the run again in another folder."
+                f"{place.with_name('result.json')} is not of this version ({problem.clause}); it "
+                "was left alone: train the run again in another folder."
             ) from problem
         try:
             self._restore(config, saved)

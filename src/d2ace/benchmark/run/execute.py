@@ -13,11 +13,12 @@ from typing import Any
 
 from d2ace._util.atomic import write_whole
 from d2ace._util.errors import RunError, UserError
+from d2ace._util.locks import Busy
 from d2ace.benchmark.plan.checks import check_unchanged
 from d2ace.benchmark.plan.specs import training_settings
 from d2ace.data import DataError
 
-from .workplace import Busy, lock_of, locked, make_place, refuse_stranger, remove_run, traceback_of
+from .workplace import held, lock_of, make_place, refuse_stranger, remove_run, traceback_of
 
 Report = Callable[[dict[str, Any]], None]
 """Takes ``{"epoch": t}`` and, at the end, ``{"state": "finished" | "failed" | "stopped"}``."""
@@ -55,7 +56,7 @@ def execute(
     place = Path(folder)
     try:
         make_place(place.parent)
-        with locked(lock_of(place), PATIENCE):  # held by one whose parent was killed, maybe
+        with held(lock_of(place), PATIENCE):  # held by one whose parent was killed, maybe
             if asked:  # while it waited: whoever wanted the run is gone
                 raise _Stopped
             check_unchanged(config)

@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from d2ace._util.errors import RunError, UserError
-from d2ace._util.locks import exclusive
+from d2ace._util.locks import locked
 from d2ace.data.container import DataWarning
 from d2ace.data.stratify import checked_labels, row_numbers
 
@@ -125,7 +125,7 @@ def cache_features(
         key = content_key(module, dataset, home)
         place = home / key[:32]
         if not undamaged(place, key):
-            with exclusive(home / f"{key[:32]}.lock"):
+            with locked(home / f"{key[:32]}.lock"):
                 if not undamaged(place, key):  # another process may have been faster
                     _build(module, dataset, place, key, batch_size, workers, progress)
         return CachedFeatures(place)

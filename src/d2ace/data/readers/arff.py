@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from d2ace._util.hints import did_you_mean
 from d2ace.data.assembly import ONLY_LABELS
 from d2ace.data.container import MultiLabelData, UnknownDataError, unlabelled
 from d2ace.data.missing import Missing, filled, typical
 
 from .arff_header import Header, Kind, read_header
 from .arff_rows import Table, read_rows
-from .label_names import Labels, choose, suggest
+from .label_names import Labels, choose
 from .source import MAX_CELLS, Source, fault, stem
 
 READER_VERSION = 5
@@ -53,7 +54,7 @@ def read_arff(
     parts = [first, *(_read(source, wanted) for source in sources[1:])]
     for name in drop:
         if name not in names:
-            hint = suggest(name, names)
+            hint = did_you_mean(name, names)
             raise UnknownDataError(f"{first.header.path}: no attribute {name!r} to drop{hint}")
     is_label = np.zeros(len(names), dtype=bool)
     is_label[columns] = True
