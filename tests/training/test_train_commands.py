@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import io
 import json
 import math
@@ -10,6 +11,7 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ import pytest
 from smallrun import small_run
 
 from d2ace.cli import main as cli
+from d2ace.cli.train import train
 from d2ace.cli.train_view import EpochLines
 from d2ace.data import MultiLabelData, make_multilabel, save
 from d2ace.training import RunResult, load_run
@@ -31,6 +34,15 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     output = capsys.readouterr()
     assert isinstance(stop.value.code, int)
     return stop.value.code, output.out, output.err
+
+
+def test_every_setting_of_a_run_is_an_option() -> None:
+    options = inspect.signature(train).parameters
+    for item in fields(RunConfig):
+        if item.name != "selector_source":  # which follows from the selector
+            name = item.name.replace("_options", "_option")
+            assert name in options
+            assert name == "data" or item.metadata["help"].endswith(".")
 
 
 def test_train_shows_progress_and_a_table(
