@@ -52,8 +52,6 @@ def recall(entry: str) -> tuple[MultiLabelData, list[str]] | None:
         return None
     try:
         data, remarks = npz.read(Source.read(path))
-        if "key" not in remarks:  # kept by an earlier version
-            return None
         if remarks["key"] != entry:
             raise fault(path, None, "belongs to another file")
         return data, [str(note) for note in remarks["notes"]]

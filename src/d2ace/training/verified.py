@@ -105,10 +105,7 @@ def load_json(
     optional: tuple[str, ...] = (),
     remedy: Callable[[], str] = elsewhere,
 ) -> dict[str, Any]:
-    """Read what :func:`save_json` wrote, if it is undamaged and has just these ``parts``.
-
-    Files of before have no checksum.
-    """
+    """Read what :func:`save_json` wrote, if it is undamaged and has just these ``parts``."""
     try:
         _refuse_special(path)
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -116,7 +113,7 @@ def load_json(
             raise ValueError(f"it holds a {type(content).__name__}")
         _refuse_other_format(content)
         checksum = content.pop("checksum", None)
-        if checksum is not None and checksum != _checksum(content):
+        if checksum != _checksum(content):
             raise ValueError("its checksum is that of other content")
         _refuse_other_parts(content, {"format": int, **parts}, optional)
     except (OSError, ValueError, RecursionError) as problem:

@@ -18,7 +18,7 @@ from d2ace._util.errors import RunError
 from .dataset import ImageDataset
 
 ABOUT, MAPS, POOLED, PROGRESS = "about.json", "maps.npy", "pooled.npy", "progress.json"
-_OURS = {ABOUT, MAPS, POOLED, PROGRESS, f".{ABOUT}", f".{PROGRESS}"}  # the last two of old versions
+_OURS = {ABOUT, MAPS, POOLED, PROGRESS}
 _UNUSABLE = (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError)
 """What damaged files raise."""
 _AT_ONCE = 1 << 24  # bytes
