@@ -15,7 +15,7 @@ from scipy.io import savemat
 from smallrun import small_run
 
 from d2ace._util.errors import UserError
-from d2ace.cli import main as cli
+from d2ace.cli import main
 from d2ace.data import DataError, MultiLabelData, Scaler, load, load_features, prepare, save
 from d2ace.evaluation import evaluate
 from d2ace.training import SavedRun, load_run
@@ -229,7 +229,7 @@ def test_the_command_predicts_rows_without_labels_by_name(
     small_run(named, out=tmp_path / "run", epochs=1, warmup=0)
     arff(tmp_path / "new.arff", NAMES[::-1], named.X[:3, ::-1])
     with pytest.raises(SystemExit) as stop:
-        cli.main(["predict", str(tmp_path / "run"), str(tmp_path / "new.arff")])
+        main(["predict", str(tmp_path / "run"), str(tmp_path / "new.arff")])
     said = capsys.readouterr()
     assert (stop.value.code, said.err) == (0, "")
     lines = [line.split(",") for line in said.out.splitlines()]

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from smallrun import small_run
 
-from d2ace.cli import main as cli
+from d2ace.cli import main
 from d2ace.cli.train import train
 from d2ace.cli.train_view import EpochLines
 from d2ace.data import MultiLabelData, make_multilabel, save
@@ -30,7 +30,7 @@ FAST = ["--model", "mlp", "--model-option", "h=16", "--epochs", "3", "--warmup",
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as stop:
-        cli.main(words)
+        main(words)
     output = capsys.readouterr()
     assert isinstance(stop.value.code, int)
     return stop.value.code, output.out, output.err
