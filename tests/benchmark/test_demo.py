@@ -11,17 +11,17 @@ import pytest
 
 from d2ace.benchmark.store.database import Store
 from d2ace.cli import main
-from d2ace.cli.demo import Runs, verdict
+from d2ace.cli.demo import MethodRuns, verdict
 from d2ace.evaluation import METRICS
 from d2ace.training import RunResult
 
 
-def runs(method: str, scores: list[float]) -> Runs:
+def runs(method: str, scores: list[float]) -> MethodRuns:
     results = [
         RunResult({}, {}, {}, 1, {}, dict.fromkeys(METRICS, score), {}, {}, 0.0, [])
         for score in scores
     ]
-    return Runs(method, results, np.ones((len(scores), 3)))
+    return MethodRuns(method, results, np.ones((len(scores), 3)))
 
 
 @pytest.mark.parametrize(

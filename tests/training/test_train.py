@@ -23,7 +23,7 @@ from d2ace.evaluation import METRICS, evaluate
 from d2ace.training.config import RunConfig
 from d2ace.training.recording import outlier_score
 from d2ace.training.split import make_problem
-from d2ace.training.steps import warm_up
+from d2ace.training.trainer import warm_up
 
 
 def test_a_run_tells_what_happened(table: MultiLabelData) -> None:
@@ -453,13 +453,13 @@ def test_a_step_costs_what_its_batch_does() -> None:
     from lightning_fabric import Fabric
 
     from d2ace.training.problem import Split
-    from d2ace.training.steps import Training
+    from d2ace.training.trainer import Trainer
 
     n = 200_000
     Y = sp.csr_matrix(np.ones((n, 1), dtype=np.float32))
     rows = Split(np.zeros((n, 1), dtype=np.float32), Y, np.arange(n))
     config = RunConfig("x", "mlp", "random", model_options={"h": 2, "L": 1})
-    training = Training(config, rows, Fabric(accelerator="cpu", devices=1))
+    training = Trainer(config, rows, Fabric(accelerator="cpu", devices=1))
     steps = training.train_epoch()
     next(steps)
     tracemalloc.start()

@@ -37,9 +37,9 @@ from .verified import (
     load_json,
     load_tensors,
     make_folder,
+    save_bytes,
     save_json,
     save_tensors,
-    write_whole,
 )
 
 __all__ = ["RunFolder", "Saved", "described", "differences", "saved_in"]
@@ -226,10 +226,10 @@ class RunFolder:
     def keep(self, best_epoch: int, record: bytes | None) -> None:
         """Write what a finished run leaves beside its result."""
         if record is not None:
-            write_whole(self.path / "record.npz", record)
+            save_bytes(self.path / "record.npz", record)
         best = self._best(best_epoch)
         if best.exists():  # else it was copied before this process was killed
-            write_whole(self.path / "best.pt", best.read_bytes())
+            save_bytes(self.path / "best.pt", best.read_bytes())
 
     def finish(self, result: RunResult) -> None:
         """Write the result; it comes last, so that a run with a result is complete."""

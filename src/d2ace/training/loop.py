@@ -19,12 +19,12 @@ from d2ace.evaluation import METRICS, Evaluation, evaluate
 from .config import RunConfig
 from .problem import Problem, Split
 from .recording import Recorder
-from .steps import Training
+from .trainer import Trainer
 
 __all__ = ["Loop", "refuse_undefined_monitor"]
 
 
-class Loop(Training):
+class Loop(Trainer):
     """State and steps of a run; :meth:`state_dict` holds all of it after any step."""
 
     def __init__(self, config: RunConfig, problem: Problem, fabric: Fabric) -> None:

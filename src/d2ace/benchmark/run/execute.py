@@ -6,12 +6,12 @@ import json
 import signal
 import threading
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from d2ace._util.atomic import write_whole
+from d2ace._util.callbacks import Watch
 from d2ace._util.errors import RunError, UserError
 from d2ace._util.locks import Busy
 from d2ace.benchmark.plan.checks import check_unchanged
@@ -19,9 +19,6 @@ from d2ace.benchmark.plan.specs import training_settings
 from d2ace.data import DataError
 
 from .workplace import held, lock_of, make_place, refuse_stranger, remove_run, traceback_of
-
-Report = Callable[[dict[str, Any]], None]
-"""Takes ``{"epoch": t}`` and, at the end, ``{"state": "finished" | "failed" | "stopped"}``."""
 
 PATIENCE = 120.0  # seconds; a run that was told to end has done so long before
 LONGEST = 600  # characters of an error that are kept
@@ -32,10 +29,11 @@ class _Stopped(Exception):
 
 
 def execute(
-    config: dict[str, Any], folder: str, threads: int, report: Report, *, process: bool = True
+    config: dict[str, Any], folder: str, threads: int, report: Watch, *, process: bool = True
 ) -> None:
     """Train in ``folder``, going on from a checkpoint there; never raises what a run can raise.
 
+    ``report`` gets ``{"epoch": t}`` and at last ``{"state": "finished" | "failed" | "stopped"}``.
     ``process``: this process is there for the run, so its SIGTERM means "save and end".
     """
     from d2ace.training import RunConfig, RunInterrupted, train_config

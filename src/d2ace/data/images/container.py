@@ -83,7 +83,7 @@ class ImageData:
 
 
 @dataclass(frozen=True)
-class Part:
+class ImageSplit:
     """One split as a reader finds it: names of image files, and the label numbers of each."""
 
     split: str
@@ -92,7 +92,7 @@ class Part:
 
 
 def image_data(
-    name: str, tree: Tree, label_names: Sequence[str], parts: Sequence[Part]
+    name: str, tree: Tree, label_names: Sequence[str], parts: Sequence[ImageSplit]
 ) -> ImageData:
     """A dataset of its parts; an image that occurs twice, also in two splits, is refused."""
     names = tuple(label_names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset
 
+from d2ace._util.callbacks import Progress
 from d2ace._util.errors import RunError, UserError
 from d2ace._util.locks import locked
 from d2ace.data.container import DataWarning
@@ -25,8 +26,6 @@ from .dataset import ImageDataset, said_plainly
 from .mapfiles import MAPS, POOLED, Partial, clear, undamaged
 
 _BATCHES_BETWEEN_NOTES = 16
-
-Progress = Callable[[int, int], None]
 
 
 class CachedFeatures:

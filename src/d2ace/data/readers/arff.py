@@ -24,7 +24,7 @@ READER_VERSION = 5
 
 
 @dataclass
-class _Part:
+class _ArffFile:
     """One file: its declarations, its rows and the line of each row."""
 
     header: Header
@@ -50,7 +50,7 @@ def read_arff(
     columns = choose(header, labels, labels_at, listed)
     names = header.names
     wanted = {names[column] for column in columns}
-    first, notes = _Part(header, *read_rows(header, body, wanted)), []
+    first, notes = _ArffFile(header, *read_rows(header, body, wanted)), []
     parts = [first, *(_read(source, wanted) for source in sources[1:])]
     for name in drop:
         if name not in names:
@@ -111,9 +111,9 @@ def declares_any(source: Source, names: Collection[str]) -> bool:
     return not set(names).isdisjoint(header.names)
 
 
-def _read(source: Source, labels: Collection[str] = ()) -> _Part:
+def _read(source: Source, labels: Collection[str] = ()) -> _ArffFile:
     header, body = _opened(source)
-    return _Part(header, *read_rows(header, body, labels))
+    return _ArffFile(header, *read_rows(header, body, labels))
 
 
 def _opened(source: Source) -> tuple[Header, bytes]:
@@ -133,7 +133,7 @@ def _stack(tables: list[Table]) -> Table:
     return stacked
 
 
-def _labels(part: _Part, columns: npt.NDArray[np.int64]) -> Table:
+def _labels(part: _ArffFile, columns: npt.NDArray[np.int64]) -> Table:
     """The label columns as 0/1."""
     Y = _take(part.table, columns)
     sparse = sp.issparse(Y)
@@ -191,7 +191,7 @@ def _check_cells(header: Header, shape: tuple[int, int]) -> None:
         raise fault(header.path, None, message)
 
 
-def _match(first: _Part, other: _Part, is_label: npt.NDArray[np.bool_]) -> None:
+def _match(first: _ArffFile, other: _ArffFile, is_label: npt.NDArray[np.bool_]) -> None:
     """Bring a further file to the columns and the nominal codes of the first."""
     a, b = first.header, other.header
     if sp.issparse(first.table) != sp.issparse(other.table):
