@@ -27,7 +27,7 @@ WRITERS = """
 import os, random, signal, sys
 sys.path[:0] = sys.argv[3:]
 from made_runs import result, spec
-from d2ace.benchmark.store import Store
+from d2ace.benchmark.store.database import Store
 
 
 def write(path, lines):
