@@ -8,7 +8,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = ["Busy", "locked"]
@@ -55,7 +55,7 @@ def locked(path: Path, patience: float | None = None) -> Iterator[None]:
 
 def _held(path: Path) -> int | None:
     """The open file with the lock on it; None if another has it."""
-    if os.path.lexists(path):
+    with suppress(FileNotFoundError):
         _refuse_stranger(path, os.lstat(path))
     handle = os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o666)
     try:
