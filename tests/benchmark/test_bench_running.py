@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 from command import environment, interrupt, run, scores, start
 
 from d2ace._util.errors import RunError
+from d2ace._util.locks import locked
 from d2ace.benchmark.plan.grid import Grid, make_grid
 from d2ace.benchmark.run.engines import LocalEngine
 from d2ace.benchmark.run.monitor import Monitor
@@ -118,9 +118,8 @@ def test_killed_and_resumed_is_as_if_nothing_had_happened(tmp_path, table):
     assert process.returncode == -signal.SIGKILL
     victim.unlink()
     for lock in (tmp_path / "runs.db.runs").glob("*.lock"):
-        connection = sqlite3.connect(lock, timeout=60, isolation_level=None)
-        connection.execute("BEGIN EXCLUSIVE")  # possible once the orphan has ended
-        connection.close()
+        with locked(lock, patience=60):  # possible once the orphan has ended
+            pass
     assert list((tmp_path / "runs.db.runs").glob("*/checkpoint.pt"))
     with Store(tmp_path / "runs.db") as store:
         assert 0 < len(store.runs()) < 6
@@ -214,11 +213,9 @@ def test_what_a_late_worker_left_of_a_finished_run_is_removed(tmp_path, table):
         folder = runs_folder(store) / grid.specs[0].key
         folder.mkdir()
         (folder / "checkpoint.pt").touch()
-        busy = sqlite3.connect(folder.with_name(f"{folder.name}.lock"), isolation_level=None)
-        busy.execute("BEGIN EXCLUSIVE")
-        assert do(store, grid).stored == 1
-        assert folder.exists()  # somebody works in it
-        busy.close()
+        with locked(folder.with_name(f"{folder.name}.lock")):
+            assert do(store, grid).stored == 1
+            assert folder.exists()  # somebody works in it
         assert do(store, grid).stored == 1
         assert not folder.exists()
         folder.mkdir()
@@ -279,11 +276,9 @@ def test_two_grids_on_one_store(tmp_path, table):
     with Store(tmp_path / "runs.db") as store:
         folder = runs_folder(store)
         folder.mkdir()
-        other = sqlite3.connect(folder / "lock", isolation_level=None)
-        other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(RunError, match=r"another process is running a grid on .*--db"):
+        refused = pytest.raises(RunError, match=r"another process is running a grid on .*--db")
+        with locked(folder / "lock"), refused:
             do(store, small(table))
-        other.close()
         assert store.runs(status=None) == []
 
 

@@ -27,7 +27,7 @@ WRITERS = """
 import os, random, signal, sys
 sys.path[:0] = sys.argv[3:]
 from made_runs import result, spec
-from d2ace.benchmark.store import Store
+from d2ace.benchmark.store.database import Store
 
 
 def write(path, lines):
@@ -266,7 +266,7 @@ def newer(path: Path) -> None:
     [
         (no_database, "not a store of d2ace"),
         (other_database, "not a store of d2ace"),
-        (newer, "format 99, this d2ace reads up to 2"),
+        (newer, "format 99, this d2ace reads 2"),
     ],
 )
 def test_other_files_are_refused_and_left_alone(tmp_path, make, said):

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from d2ace.benchmark.store.database import Store
-from d2ace.cli import main as cli
-from d2ace.cli.demo import Runs, verdict
+from d2ace.cli import main
+from d2ace.cli.demo import MethodRuns, verdict
 from d2ace.evaluation import METRICS
 from d2ace.training import RunResult
 
 
-def runs(method: str, scores: list[float]) -> Runs:
+def runs(method: str, scores: list[float]) -> MethodRuns:
     results = [
         RunResult({}, {}, {}, 1, {}, dict.fromkeys(METRICS, score), {}, {}, 0.0, [])
         for score in scores
     ]
-    return Runs(method, results, np.ones((len(scores), 3)))
+    return MethodRuns(method, results, np.ones((len(scores), 3)))
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_the_verdict_is_honest(ours: list[float], theirs: list[float], sentence:
 def test_a_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["demo", "--epochs", "6", "--seeds", "2", "--out", str(tmp_path)]
     with pytest.raises(SystemExit) as stop:
-        cli.main(words)
+        main(words)
     text = capsys.readouterr().out
     assert stop.value.code == 0
     with pytest.raises(SystemExit) as stop:
-        cli.main([*words, "--json"])  # the runs are there already
+        main([*words, "--json"])  # the runs are there already
     told = json.loads(capsys.readouterr().out)
     assert stop.value.code == 0
     assert [each["method"] for each in told["methods"]] == ["Random", "D2ACE"]

@@ -16,6 +16,7 @@ import report_data
 from made_runs import result, spec
 
 from d2ace._util.errors import RunError, UserError
+from d2ace._util.locks import locked
 from d2ace.benchmark.plan.grid import Grid, make_grid
 from d2ace.benchmark.plan.specs import RunSpec
 from d2ace.benchmark.run.engines import Event, LocalEngine, final_event
@@ -290,11 +291,9 @@ def test_a_link_to_a_store_and_the_store_have_one_lock(tmp_path: Path, grid: Gri
     with Store(real) as store, Store(link) as linked:
         assert runs_folder(store) == runs_folder(linked)
         runs_folder(store).mkdir()
-        other = sqlite3.connect(runs_folder(store) / "lock", isolation_level=None)
-        other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(RunError, match="another process is running a grid on"):
+        refused = pytest.raises(RunError, match="another process is running a grid on")
+        with locked(runs_folder(store) / "lock"), refused:
             do(linked, grid)
-        other.close()
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["link.db"]
 
 

@@ -146,7 +146,7 @@ def test_info_of_the_embedded_dataset(d2ace: Run) -> None:
     [
         (
             ("data", "info", "yeest"),
-            "no dataset and no file is called 'yeest'; did you mean 'yeast'?",
+            "no dataset and no file is called 'yeest' (did you mean 'yeast'?)",
         ),
         (("data", "info", "absent.arff"), "absent.arff: no such file; check the path"),
         (("data", "info", "."), "is a directory"),
@@ -168,7 +168,7 @@ def test_what_failed(d2ace: Run, tmp_path: Path) -> None:
     path = tmp_path / "bad.arff"
     path.write_text(LABELLED + "4\n")
     line = sentence(d2ace("data", "info", path, "--labels", 1), 1)
-    assert line == f"d2ace: {path}, line 8: has 1 values for 2 attributes; correct the row"
+    assert line == f"d2ace: {path}, line 8: has 1 values for 2 attributes; correct the row."
     traced = process("-m", "d2ace", "data", "info", str(path), "--labels", "1", "--debug")
     assert traced.returncode == 1
     assert "Traceback (most recent call last)" in traced.stderr

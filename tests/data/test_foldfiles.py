@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -121,17 +122,17 @@ def test_a_flipped_byte_anywhere_is_told_and_the_file_is_left_alone(tmp_path: Pa
             assert path.read_bytes() == damaged
 
 
-def test_files_of_before_there_was_a_checksum_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", [3, 6])
+def test_another_number_of_folds_is_noticed_with_a_right_checksum_too(
+    tmp_path: Path, said: int
+) -> None:
     path = tmp_path / "folds.json"
     write_folds(path, labels(), folds(labels()))
-    content = json.loads(path.read_text())
+    content = json.loads(path.read_text()) | {"n_splits": said}
     del content["checksum"]
-    path.write_text(json.dumps(content))
-    assert read_folds(path, labels()).n_splits == 5
-    with pytest.raises(DataError, match=r"tests 5 folds, but says that there are 3"):
-        read_folds(edited(path, n_splits=3))
-    with pytest.raises(DataError, match=r"tests 5 folds, but says that there are 6"):
-        read_folds(edited(path, n_splits=6))
+    checksum = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    with pytest.raises(DataError, match=f"tests 5 folds, but says that there are {said}"):
+        read_folds(edited(path, n_splits=said, checksum=checksum))
 
 
 def test_a_strangers_file_is_not_overwritten_by_folds(tmp_path: Path) -> None:

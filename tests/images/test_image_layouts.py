@@ -64,7 +64,7 @@ def test_voc_from_the_kit_itself_from_a_split_and_from_an_archive(tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (annotation([("catt", 0)]), "class 'catt'; did you mean 'cat'"),
+        (annotation([("catt", 0)]), r"class 'catt' \(did you mean 'cat'"),
         (annotation([("cat", 7)]), "it is 0 or 1"),
         ('<!DOCTYPE a [<!ENTITY x "y">]><annotation/>', "document type"),
         ("<annotation>", "not well-formed XML"),

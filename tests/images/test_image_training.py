@@ -163,7 +163,7 @@ def test_neighbours_are_those_of_pooled_features(
     from d2ace.training.config import RunConfig
     from d2ace.training.fabric import make_fabric
     from d2ace.training.images.problem import make_image_problem
-    from d2ace.training.steps import Training, seed_step
+    from d2ace.training.trainer import Trainer, seed_step
 
     settings = {name: SMALL[name] for name in SMALL if name not in ("threads", "workers")}
     config = RunConfig.from_dict(
@@ -172,14 +172,14 @@ def test_neighbours_are_those_of_pooled_features(
         | {"model_options": BACKBONE}
     )
     problem = make_image_problem(config, None, torch.device("cpu"), 0)
-    training = Training(config, problem.train, make_fabric(1, "cpu", "32-true"))
+    training = Trainer(config, problem.train, make_fabric(1, "cpu", "32-true"))
     seed_step(config.seed, 0, 0, torch.device("cpu"))
     model = make_model("ml_gcn", 3, problem.train.Y, **BACKBONE).eval()
     with torch.no_grad():
         maps = torch.cat([model.backbone(x) for x in problem.train.X.chunks()])
     assert torch.allclose(torch.from_numpy(training.space), maps.mean((2, 3)), atol=1e-6)
     random = RunConfig.from_dict(config.to_dict() | {"selector": "random"})
-    assert Training(random, problem.train, make_fabric(1, "cpu", "32-true")).space is None
+    assert Trainer(random, problem.train, make_fabric(1, "cpu", "32-true")).space is None
 
 
 def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

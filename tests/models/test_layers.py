@@ -6,13 +6,19 @@ import pytest
 import torch
 from torch import nn
 
-from d2ace.models.layers import MLP, LabelwiseLinear, batch_mean, full_precision, over_labels
+from d2ace.models.layers import (
+    FeedForward,
+    LabelwiseLinear,
+    batch_mean,
+    full_precision,
+    over_labels,
+)
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.1])
 @pytest.mark.parametrize("last_act", [True, False])
 def test_mlp_is_a_chain(slope, last_act):
-    mlp = MLP([4, 6, 3], slope=slope, dropout=0.5, last_act=last_act).eval()
+    mlp = FeedForward([4, 6, 3], slope=slope, dropout=0.5, last_act=last_act).eval()
     act = nn.LeakyReLU(slope)
     x = torch.randn(5, 4)
     expected = mlp.layers[1](act(mlp.layers[0](x)))
@@ -21,18 +27,21 @@ def test_mlp_is_a_chain(slope, last_act):
 
 
 def test_mlp_drops_after_every_acting_layer():
-    mlp = MLP([4, 50], dropout=0.5)
+    mlp = FeedForward([4, 50], dropout=0.5)
     assert (mlp(torch.rand(8, 4)) == 0).float().mean() > 0.3
-    bare = MLP([4, 50], dropout=0.5, last_act=False)
+    bare = FeedForward([4, 50], dropout=0.5, last_act=False)
     assert (bare(torch.rand(8, 4)) == 0).float().mean() == 0
 
 
 def test_names_of_weights_do_not_depend_on_dropout():
-    assert MLP([4, 6, 3]).state_dict().keys() == MLP([4, 6, 3], dropout=0.3).state_dict().keys()
+    assert (
+        FeedForward([4, 6, 3]).state_dict().keys()
+        == FeedForward([4, 6, 3], dropout=0.3).state_dict().keys()
+    )
 
 
 def test_normalisation_stands_between_map_and_activation():
-    mlp = MLP([4, 6], norm=True)
+    mlp = FeedForward([4, 6], norm=True)
     x = torch.randn(9, 4)
     out = mlp.layers[0](x)
     out = (out - out.mean(0)) / (out.var(0, unbiased=False) + 1e-5).sqrt()

@@ -64,11 +64,3 @@ def test_a_scale_that_is_too_large_is_found_out(made) -> None:
     assert loop.state_dict()["precision"]["scale"] == 2.0**119
     for name, value in loop.model.named_parameters():
         assert torch.equal(before[name], value)
-
-
-def test_a_checkpoint_without_a_scale_is_taken(made) -> None:
-    first, second = made(), made()
-    state = copy.deepcopy(first.state_dict())
-    del state["precision"]
-    second.load_state_dict(state)
-    assert second.state_dict()["precision"]["scale"] == 2.0

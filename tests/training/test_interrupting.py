@@ -277,21 +277,6 @@ def test_a_checkpoint_without_description_is_refused(table: MultiLabelData, tmp_
         small_run(table, out=tmp_path / "run")
 
 
-def test_a_checkpoint_that_did_not_count_saving_goes_on(
-    table: MultiLabelData, tmp_path: Path
-) -> None:
-    checkpoint = stopped(table, tmp_path / "run")
-    content = torch.load(checkpoint, weights_only=True)
-    history = json.loads(content["loop"]["history"])
-    for seconds in (content["loop"]["seconds"], *(entry["seconds"] for entry in history)):
-        del seconds["save"]
-    content["loop"]["history"] = json.dumps(history)
-    torch.save(content, checkpoint)
-    resumed = small_run(table, out=tmp_path / "run")
-    assert without_times(resumed) == without_times(small_run(table))
-    assert resumed.seconds["save"] > 0
-
-
 def test_missing_weights_are_named(table: MultiLabelData, tmp_path: Path) -> None:
     stopped(table, tmp_path / "run")
     for path in (tmp_path / "run" / "unfinished").glob("best-*.pt"):

@@ -14,7 +14,7 @@ from smallrun import small_run
 from torch.nn.modules.module import register_module_forward_hook
 
 import d2ace
-from d2ace.cli import main as cli
+from d2ace.cli import main
 from d2ace.data import MultiLabelData, folds, prepare
 from d2ace.models import MLP
 from d2ace.training import RunConfig, RunResult
@@ -71,7 +71,7 @@ def test_the_command_knows_every_setting_by_its_name(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit):
-        cli.main(["train", "--help"])
+        main(["train", "--help"])
     shown = set(re.findall(r"--([\w-]+)", capsys.readouterr().out))
     settings = {field.name for field in dataclasses.fields(RunConfig)}
     settings |= set(inspect.signature(d2ace.train).parameters)

@@ -18,6 +18,7 @@ from d2ace._util.errors import RunError, UserError
 from d2ace.cli.main import main
 from d2ace.data import MultiLabelData
 from d2ace.training import RunInterrupted, load_run
+from d2ace.training.verified import save_json
 
 MINE = b"years of work"
 NAMES = ("run.json", "checkpoint.pt", "best.pt", "result.json", "record.npz", ".lock", "unfinished")
@@ -207,7 +208,7 @@ def test_files_that_a_run_names_cannot_lead_out_of_its_folder(
     description = json.loads((out / "run.json").read_text())
     description["files"] = ["../outside/precious", str(outside / "precious"), "mine.txt"]
     del description["checksum"]
-    (out / "run.json").write_text(json.dumps(description))
+    save_json(out / "run.json", description)
     (out / "mine.txt").write_bytes(MINE)
     for path in (out / "checkpoint.pt", out / "result.json", out / "best.pt"):
         path.unlink()

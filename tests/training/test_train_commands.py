@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import io
 import json
 import math
@@ -10,13 +11,15 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 from smallrun import small_run
 
-from d2ace.cli import main as cli
+from d2ace.cli import main
+from d2ace.cli.train import train
 from d2ace.cli.train_view import EpochLines
 from d2ace.data import MultiLabelData, make_multilabel, save
 from d2ace.training import RunResult, load_run
@@ -27,10 +30,19 @@ FAST = ["--model", "mlp", "--model-option", "h=16", "--epochs", "3", "--warmup",
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as stop:
-        cli.main(words)
+        main(words)
     output = capsys.readouterr()
     assert isinstance(stop.value.code, int)
     return stop.value.code, output.out, output.err
+
+
+def test_every_setting_of_a_run_is_an_option() -> None:
+    options = inspect.signature(train).parameters
+    for item in fields(RunConfig):
+        if item.name != "selector_source":  # which follows from the selector
+            name = item.name.replace("_options", "_option")
+            assert name in options
+            assert name == "data" or item.metadata["help"].endswith(".")
 
 
 def test_train_shows_progress_and_a_table(
@@ -131,7 +143,7 @@ def test_nothing_but_warm_up_is_told_once(
 ) -> None:
     code, _, err = run(capsys, "train", str(table_file), *FAST, "--epochs", "1", "--warmup", "1")
     assert code == 0
-    assert err.count("warm-up") == 2  # both in one sentence
+    assert err.count("warm-up") == 1
     assert "All 1 epochs are warm-up (warmup=1), so d2ace draws at random" in err
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["remove_leftovers", "whole", "write_whole"]
+__all__ = ["put_in_place", "remove_leftovers", "whole", "write_whole"]
 
 _TEMPORARY = re.compile(r"\.d2ace-\d+-[0-9a-f]{8}\.tmp")
 
@@ -35,18 +35,23 @@ def whole(path: Path, *, before: Path | None = None) -> Iterator[BinaryIO]:
             shutil.copymode(path, temporary)
             if before is not None:
                 path.replace(before)
-        temporary.replace(path)
+        put_in_place(temporary, path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
 
 
 def write_whole(path: Path, content: bytes | memoryview, *, before: Path | None = None) -> None:
     """Put ``content`` at ``path``, as :func:`whole` does."""
     with whole(path, before=before) as file:
         file.write(content)
+
+
+def put_in_place(made: Path, path: Path) -> None:
+    """Give its name to a file, or a folder, that was made on the same disk and is complete."""
+    made.replace(path)
+    _sync_folder(path.parent)
 
 
 def remove_leftovers(folder: Path) -> None:

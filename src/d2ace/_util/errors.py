@@ -1,9 +1,31 @@
 """The two kinds of errors a person can cause; each says in one sentence what is wrong and where."""
 
+from __future__ import annotations
 
-class UserError(ValueError):
+__all__ = ["RunError", "SentenceError", "UserError", "full_sentence"]
+
+
+def full_sentence(text: object) -> str:
+    """The text with the full stop that a sentence ends with."""
+    words = str(text).rstrip()
+    return words if words.endswith((".", "?", "!")) else f"{words}."
+
+
+class SentenceError(Exception):
+    """What a person reads is a sentence, so it ends with a full stop whoever put it together."""
+
+    def __init__(self, sentence: object) -> None:
+        super().__init__(full_sentence(sentence))
+
+    @property
+    def clause(self) -> str:
+        """The sentence without its full stop, for one that goes on."""
+        return str(self).removesuffix(".")
+
+
+class UserError(SentenceError, ValueError):
     """What was asked for is wrong: a name, a number or an option (exit code 2)."""
 
 
-class RunError(RuntimeError):
+class RunError(SentenceError, RuntimeError):
     """What was asked for could not be done: a file, a disk, a device (exit code 1)."""

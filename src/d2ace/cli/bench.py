@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -23,6 +21,7 @@ from d2ace.report.naming import tell_apart
 
 from .bench_output import print_comparison, print_json, print_plan
 from .bench_session import Session, work
+from .options import option, with_options
 
 __all__ = ["ablate", "bench", "compare", "sweep"]
 
@@ -99,28 +98,12 @@ class Options:
         return Session(self.db, self.jobs, self.engine, self.address, self.retry, self.keep)
 
 
-def _with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with all of :class:`Options`, which it takes as its argument ``options``."""
+def _fields() -> list[inspect.Parameter]:
     hints = get_type_hints(Options, include_extras=True)
-    own = inspect.signature(command, eval_str=True).parameters.values()
-    parameters = [parameter for parameter in own if parameter.name != "options"] + [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=field.default,
-            annotation=hints[field.name],
-        )
-        for field in fields(Options)
-    ]
+    return [option(item.name, hints[item.name], item.default) for item in fields(Options)]
 
-    @functools.wraps(command)
-    def typed(**given: Any) -> None:
-        options = Options(**{name: given.pop(name) for name in hints})
-        command(**given, options=options)
 
-    typed.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    typed.__annotations__ = {each.name: each.annotation for each in parameters}
-    return typed
+_with_options = with_options("options", _fields(), lambda chosen: Options(**chosen))
 
 
 @_with_options

@@ -108,6 +108,6 @@ def raise_unless_well(summary: Summary, errors: list[str | None]) -> None:
         )
     if errors:
         raise RunError(
-            f"{len(errors)} runs failed, the first because: {errors[0]}; "
+            f"{len(errors)} runs failed, the first because: {str(errors[0]).removesuffix('.')}; "
             "the same command with --retry tries them again"
         )

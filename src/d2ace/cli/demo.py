@@ -50,7 +50,7 @@ PICTURES = ("validation.png", "chosen.png")
 
 
 @dataclass(frozen=True)
-class Runs:
+class MethodRuns:
     """The runs of one method, one for each seed, and how often they drew rows of each kind."""
 
     method: str
@@ -103,14 +103,14 @@ def demo(
     print(f"more: d2ace report {session.db} -o {folder / 'report'}")
 
 
-def _runs(store: Store, runs: Sequence[StoredRun], data: AnnotatedData) -> Runs:
+def _runs(store: Store, runs: Sequence[StoredRun], data: AnnotatedData) -> MethodRuns:
     results, drawn = [], []
     for each in runs:
         record = store.recording(each.id)
         assert each.result is not None and record is not None  # noqa: S101, PT018 - both stored
         results.append(RunResult.from_dict(each.result))
         drawn.append(_share_by_kind(data, record["rows"], record["draw_counts"]))
-    return Runs(runs[0].method, results, np.array(drawn))
+    return MethodRuns(runs[0].method, results, np.array(drawn))
 
 
 def _share_by_kind(
@@ -123,7 +123,7 @@ def _share_by_kind(
     return [float(draws[kind].mean() / draws.mean()) if kind.any() else math.nan for kind in kinds]
 
 
-def verdict(better: Runs, plain: Runs, metric: str = "macro_auc") -> str:
+def verdict(better: MethodRuns, plain: MethodRuns, metric: str = "macro_auc") -> str:
     """In words, whether the first method's scores differ from the second's by more than noise."""
     title = METRICS[metric].title
     pairs = zip(better.scores(metric), plain.scores(metric), strict=True)
@@ -141,7 +141,7 @@ def verdict(better: Runs, plain: Runs, metric: str = "macro_auc") -> str:
     return f"{better.method} is {word} here: {numbers}."
 
 
-def _plain(runs: Sequence[Runs], pictures: Sequence[Path]) -> dict[str, Any]:
+def _plain(runs: Sequence[MethodRuns], pictures: Sequence[Path]) -> dict[str, Any]:
     return {
         "methods": [
             {
@@ -158,7 +158,7 @@ def _plain(runs: Sequence[Runs], pictures: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-def _show(runs: Sequence[Runs], data: AnnotatedData, pictures: Sequence[Path]) -> None:
+def _show(runs: Sequence[MethodRuns], data: AnnotatedData, pictures: Sequence[Path]) -> None:
     from rich.table import Table
 
     from .console import make_console, print_table
@@ -192,7 +192,7 @@ def _spread(values: Sequence[float]) -> str:
     return f"{fmean(values):.3f}" + (f"±{stdev(values):.3f}" if len(values) > 1 else "")
 
 
-def _draw_curves(runs: Sequence[Runs]) -> bytes:
+def _draw_curves(runs: Sequence[MethodRuns]) -> bytes:
     """Validation score by epoch: the mean over seeds, and their range."""
     looks = style.looks([each.method for each in runs])
     with style.applied():
@@ -213,7 +213,7 @@ def _draw_curves(runs: Sequence[Runs]) -> bytes:
         return _png(picture)
 
 
-def _draw_choices(runs: Sequence[Runs]) -> bytes:
+def _draw_choices(runs: Sequence[MethodRuns]) -> bytes:
     """How often rows of each kind were drawn."""
     looks = style.looks([each.method for each in runs])
     with style.applied():

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, NoReturn, TextIO
 
 from d2ace._util.console import lasting_streams, open_standard_streams
+from d2ace._util.errors import full_sentence
 from d2ace._util.signals import heeded_signals
 
 
@@ -140,7 +141,7 @@ def _application(typer: Any) -> Any:
 
 
 def _say(sentence: str) -> None:
-    print(f"d2ace: {' '.join(sentence.split())}", file=sys.stderr)
+    print(f"d2ace: {full_sentence(' '.join(sentence.split()))}", file=sys.stderr)
 
 
 def _show_warning(

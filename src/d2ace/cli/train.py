@@ -18,39 +18,27 @@ from d2ace.data import load_features
 from d2ace.evaluation import METRICS
 from d2ace.models import MODELS
 from d2ace.training import load_run, train_config
-from d2ace.training.config import IMAGE_PROTOCOL, RunConfig
+from d2ace.training.config import RunConfig
 from d2ace.training.fabric import first_process
 from d2ace.training.predictions import refuse_other_file, write_predictions
 from d2ace.training.result import RunResult
 from d2ace.training.tuning import tuned
 
 from .console import make_console, print_table
+from .options import IMAGES, run_settings, with_options
 from .train_view import EpochLines, EpochTable, StoredImages
 
 __all__ = ["predict", "train"]
 
-_DEFAULTS = RunConfig(data="")
-Setting = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="An option of it; may be given several times."),
-]
-
-
-_IMAGES = "Images"
-_NAMES = {
-    kind: ", ".join(name for name, model in MODELS.items() if model.input == kind)
-    for kind in ("table", "image")
-}
 _MODEL_OPTIONS = ("backbone", "weights", "freeze", "label_vectors")
 """Options of image models that have a word of their own."""
 
 
-def _usual(setting: str) -> str:
-    """What a setting is when nobody sets it."""
-    for_tables, for_images = getattr(_DEFAULTS, setting), IMAGE_PROTOCOL[setting]
-    return f"({for_tables}; images: {for_images})"
+def _image_option(words: str) -> Any:
+    return typer.Option(help=words, rich_help_panel=IMAGES)
 
 
+@with_options("settings", run_settings(), dict)
 def train(
     data: Annotated[
         str | None, typer.Argument(help="Name of a dataset, a data file, or a layout of images.")
@@ -58,110 +46,26 @@ def train(
     data_option: Annotated[
         str | None, typer.Option("--data", help="The same, where it reads better.")
     ] = None,
-    model: Annotated[
-        str, typer.Option(help=f"For tables {_NAMES['table']}; for images {_NAMES['image']}.")
-    ] = _DEFAULTS.model,
-    selector: Annotated[
-        str, typer.Option(help="A method (see: d2ace methods), or your own as file.py:Class.")
-    ] = _DEFAULTS.selector,
-    model_option: Setting = None,
-    selector_option: Setting = None,
-    fold: Annotated[int, typer.Option(help="Test fold, from 0.")] = _DEFAULTS.fold,
-    folds: Annotated[
-        int | None,
-        typer.Option(help=f"Number of folds; 1: the images' own test split. {_usual('folds')}"),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = _DEFAULTS.seed,
-    epochs: Annotated[int | None, typer.Option(help=f"Epochs. {_usual('epochs')}")] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(help=f"Rows in a batch of each process. {_usual('batch_size')}"),
-    ] = None,
-    warmup: Annotated[
-        int | None,
-        typer.Option(
-            help=f"First epochs: random batches, rising learning rate. {_usual('warmup')}"
-        ),
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help=f"Adam's. {_usual('learning_rate')}")
-    ] = None,
-    weight_decay: Annotated[
-        float | None, typer.Option(help=f"Adam's. {_usual('weight_decay')}")
-    ] = None,
-    validation: Annotated[
-        float, typer.Option(help="Share of the training fold to validate on.")
-    ] = _DEFAULTS.validation,
-    monitor: Annotated[
-        str | None,
-        typer.Option(help=f"Validation metric that chooses the epoch. {_usual('monitor')}"),
-    ] = None,
-    min_positives: Annotated[
-        int, typer.Option(help="Drop labels with fewer positive rows.")
-    ] = _DEFAULTS.min_positives,
-    repair: Annotated[bool, typer.Option(help="Realign the labels of the rcv1 subsets.")] = False,
-    protocol: Annotated[
-        str, typer.Option(help="Preparation: paper or reference.")
-    ] = _DEFAULTS.protocol,
-    epoch_loss: Annotated[
-        bool, typer.Option(help="Also the loss of all training rows after every epoch.")
-    ] = False,
-    record: Annotated[bool, typer.Option(help="Record case studies to record.npz.")] = False,
-    precision: Annotated[
-        str, typer.Option(help="32-true, 64-true, bf16-mixed or 16-mixed.")
-    ] = _DEFAULTS.precision,
-    root: Annotated[
-        str | None, typer.Option(help="Folder or .zip of the images.", rich_help_panel=_IMAGES)
-    ] = None,
-    image_size: Annotated[
-        int | None, typer.Option(help="Side in pixels (448).", rich_help_panel=_IMAGES)
-    ] = None,
+    *,
+    settings: dict[str, Any],
     backbone: Annotated[
-        str | None,
-        typer.Option(
-            help="A torchvision network, or efficientnet_lite0 (resnet101).",
-            rich_help_panel=_IMAGES,
-        ),
+        str | None, _image_option("A torchvision network, or efficientnet_lite0 (resnet101).")
     ] = None,
     weights: Annotated[
-        str | None,
-        typer.Option(
-            help="Of the backbone: pretrained, none, or a file (pretrained).",
-            rich_help_panel=_IMAGES,
-        ),
+        str | None, _image_option("Of the backbone: pretrained, none, or a file (pretrained).")
     ] = None,
     freeze: Annotated[
         str | None,
-        typer.Option(
-            help="What of the backbone is not trained: none, early or backbone (none; hst: early).",
-            rich_help_panel=_IMAGES,
+        _image_option(
+            "What of the backbone is not trained: none, early or backbone (none; hst: early)."
         ),
     ] = None,
     label_vectors: Annotated[
-        str | None,
-        typer.Option(
-            help="GloVe or CSV file with vectors of the labels (random ones).",
-            rich_help_panel=_IMAGES,
-        ),
+        str | None, _image_option("GloVe or CSV file with vectors of the labels (random ones).")
     ] = None,
-    cache_features: Annotated[
-        bool,
-        typer.Option(
-            help="Store a frozen backbone's maps once and train on them.", rich_help_panel=_IMAGES
-        ),
-    ] = False,
-    unlabelled: Annotated[
-        str, typer.Option(help="Images without a label: keep or drop.", rich_help_panel=_IMAGES)
-    ] = _DEFAULTS.unlabelled,
-    on_broken: Annotated[
-        str, typer.Option(help="Broken images: error or skip.", rich_help_panel=_IMAGES)
-    ] = _DEFAULTS.on_broken,
     workers: Annotated[
         int | None,
-        typer.Option(
-            help="Processes that read images, of each device (one per processor, up to 8).",
-            rich_help_panel=_IMAGES,
-        ),
+        _image_option("Processes that read images, of each device (one per processor, up to 8)."),
     ] = None,
     out: Annotated[
         str | None,
@@ -183,17 +87,13 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a model with batches drawn by a selector, as the paper's protocol says."""
-    given = {name: value for name, value in locals().items() if value is not None}
-    arguments = {name: value for name, value in given.items() if hasattr(_DEFAULTS, name)}
-    images = {name: given[name] for name in _MODEL_OPTIONS if name in given}
-    config = RunConfig.from_dict(
-        arguments
-        | {
-            "data": _one_of(data, data_option),
-            "model_options": images | _options("model-option", model_option),
-            "selector_options": _options("selector-option", selector_option),
-        }
-    )
+    own = dict(zip(_MODEL_OPTIONS, (backbone, weights, freeze, label_vectors), strict=True))
+    of_model = {name: value for name, value in own.items() if value is not None}
+    of_model |= _options("model-option", settings.pop("model_option"))
+    of_selector = _options("selector-option", settings.pop("selector_option"))
+    given = {name: value for name, value in settings.items() if value is not None}
+    given |= {"model_options": of_model, "selector_options": of_selector}
+    config = RunConfig.from_dict({"data": _one_of(data, data_option), **given})
     running: dict[str, Any] = {
         "resume": resume,
         "checkpoint_every": checkpoint_every,

@@ -18,7 +18,7 @@ from .digits import load_digits
 from .fetch import fetch
 from .foldfiles import StoredFolds, labels_digest, protocol_folds, read_folds, write_folds
 from .load import load, load_features
-from .prepare import Prepared, Report, prepare
+from .prepare import PreparationReport, Prepared, prepare
 from .scaling import Scaler
 from .stratify import balance_error, fold_numbers, folds, validation_split
 from .synthetic import make_multilabel
@@ -28,8 +28,8 @@ __all__ = [
     "DataError",
     "DataWarning",
     "MultiLabelData",
+    "PreparationReport",
     "Prepared",
-    "Report",
     "Scaler",
     "StoredFolds",
     "UnknownDataError",

@@ -52,14 +52,12 @@ def recall(entry: str) -> tuple[MultiLabelData, list[str]] | None:
         return None
     try:
         data, remarks = npz.read(Source.read(path))
-        if "key" not in remarks:  # kept by an earlier version
-            return None
         if remarks["key"] != entry:
             raise fault(path, None, "belongs to another file")
         return data, [str(note) for note in remarks["notes"]]
     except (DataError, KeyError, TypeError) as problem:
-        reason = problem if isinstance(problem, DataError) else fault(path, None, "is incomplete")
-        message = f"{reason}: this cached copy is not used, and the data is read anew"
+        known = problem if isinstance(problem, DataError) else fault(path, None, "is incomplete")
+        message = f"{known.clause}: this cached copy is not used, and the data is read anew"
         warnings.warn(message, DataWarning, stacklevel=4)
         return None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from d2ace.data.readers.label_names import suggest
+from d2ace._util.hints import did_you_mean
 from d2ace.data.readers.source import present
 
 from .cache import cache_dir
@@ -112,7 +112,7 @@ def get(name: str) -> Dataset:
 def unknown(name: str) -> UnknownDataError:
     """The error for a name that is neither in the catalogue nor a file."""
     known = [EMBEDDED, *catalogue()]
-    hint = suggest(name.casefold(), known) or f"; known names: {', '.join(known)}"
+    hint = did_you_mean(name, known) or f"; known names: {', '.join(known)}"
     return UnknownDataError(f"no dataset and no file is called {name[:80]!r}{hint}")
 
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from d2ace._util.errors import SentenceError
+
 from .missing import Missing
 
 
-class DataError(ValueError):
+class DataError(SentenceError, ValueError):
     """A file or a table that cannot be used; one sentence that says what, where and what to do."""
 
 

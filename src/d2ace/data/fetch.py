@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
+from d2ace._util.atomic import put_in_place
+from d2ace._util.callbacks import FileProgress
 from d2ace.data.readers.source import stored_bytes
 
 from . import catalogue
 from .cache import digest
 from .container import DataError, DataWarning, UnknownDataError
-
-Progress = Callable[[str, int, int], None]
-"""Called with file name, bytes so far and bytes in all."""
 
 _TIMEOUT = 30  # seconds without a single byte
 
@@ -27,7 +25,7 @@ def fetch(
     name: str | catalogue.Dataset,
     *,
     folder: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
+    progress: FileProgress | None = None,
     retries: int = 3,
     wait: float = 1.0,
 ) -> list[Path]:
@@ -58,7 +56,7 @@ def _fetch_file(
     file: catalogue.File,
     url: str,
     root: Path,
-    progress: Progress | None,
+    progress: FileProgress | None,
     retries: int,
     wait: float,
 ) -> Path:
@@ -86,7 +84,7 @@ def _fetch_file(
                     path=own,
                     downloader=_Downloader(file, progress),
                 )
-                os.replace(downloaded, target)
+                put_in_place(Path(downloaded), target)
             return target
         except _Refused as error:
             raise DataError(f"{error}; {catalogue.how_to_get(entry)}") from None
@@ -125,7 +123,7 @@ class _Refused(Exception):
 class _Downloader:
     """What pooch calls to fill its temporary file; it stops at the size that the file must have."""
 
-    def __init__(self, file: catalogue.File, progress: Progress | None) -> None:
+    def __init__(self, file: catalogue.File, progress: FileProgress | None) -> None:
         self.file, self.progress = file, progress
 
     def __call__(self, url: str, output_file: str, pooch: Any) -> None:

@@ -3,8 +3,7 @@
 A file is JSON. ``folds`` has one character per row of the dataset as it was loaded: the number of
 the row's test fold in base 36, or ``-`` for a row that preparation left out. ``labels_sha256``
 identifies the labels the folds were made for, whatever their column order and storage, and
-``folds_sha256`` the folds themselves. ``checksum`` covers all other fields; files written
-before there was one are read too.
+``folds_sha256`` the folds themselves. ``checksum`` covers all other fields.
 """
 
 from __future__ import annotations
@@ -42,8 +41,9 @@ _FIELDS = {
     "labels_sha256": str,
     "folds_sha256": str,
     "folds": str,
+    "checksum": str,
 }
-_KNOWN = {"format", "checksum", *_FIELDS}
+_KNOWN = {"format", *_FIELDS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,10 +207,7 @@ def _checked(content: Any, place: str) -> StoredFolds:
             raise DataError(f"{place} has no usable field {field!r}; fetch it again")
     text, n_splits = content["folds"], content["n_splits"]
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-    sums = [(digest, content["folds_sha256"])]
-    if "checksum" in content:
-        sums.append((_checksum(content), content["checksum"]))
-    if any(found != said for found, said in sums):
+    if digest != content["folds_sha256"] or _checksum(content) != content["checksum"]:
         raise DataError(f"{place} does not match its own checksum; fetch it again")
     code = {digit: number for number, digit in enumerate(_DIGITS)} | {_UNUSED: -1}
     if not set(text) <= code.keys():

@@ -23,7 +23,7 @@ from .missing import Floats, filled, typical
 from .scaling import Scaler
 from .stratify import checked_labels, row_numbers
 
-__all__ = ["PROTOCOLS", "Prepared", "Report", "prepare"]
+__all__ = ["PROTOCOLS", "PreparationReport", "Prepared", "prepare"]
 
 PROTOCOLS = ("paper", "reference")
 
@@ -31,7 +31,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Report:
+class PreparationReport:
     """What preparation dropped: ``str(report)`` in a sentence, ``dataclasses.asdict`` as data."""
 
     name: str
@@ -73,7 +73,7 @@ class Prepared:
     """
 
     data: MultiLabelData
-    report: Report
+    report: PreparationReport
     rows: Ints
     labels: Ints
     features: Ints
@@ -147,7 +147,7 @@ def prepare(
         label_names=tuple(data.label_names[j] for j in labels),
         missing=data.missing and data.missing.rows(rows).features(features),
     )
-    report = Report(
+    report = PreparationReport(
         name=data.name,
         protocol=protocol,
         rows=n,

@@ -150,7 +150,7 @@ def checked_labels(Y: Any) -> sp.csr_matrix:
     try:
         return sp.csr_matrix(label_matrix(Y, "Y", empty=True))
     except (TypeError, ValueError) as problem:
-        raise DataError(str(problem).rstrip(".")) from None
+        raise DataError(problem) from None
 
 
 def _deal(labels: sp.csr_matrix, k: int) -> Ints:

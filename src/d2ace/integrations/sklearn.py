@@ -43,7 +43,7 @@ try:
     from d2ace.training.fabric import make_fabric
     from d2ace.training.loop import refuse_undefined_monitor
     from d2ace.training.problem import Rows, Split
-    from d2ace.training.steps import Training
+    from d2ace.training.trainer import Trainer
 except ImportError as error:
     raise RunError(
         f'MultiLabelClassifier needs {error.name}; run: pip install "d2ace[bench]"'
@@ -302,7 +302,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         fabric = make_fabric(1, self.device, config.precision)
         turn = Turn(fabric.device)
         with turn:
-            training = Training(config, train, fabric, None if weight is None else weight[rows])
+            training = Trainer(config, train, fabric, None if weight is None else weight[rows])
         warn_of_schedule(training.shared.selector, config.epochs)
         validation = training.placed(Split(X[held_out], Y[held_out], held_out))
         sign = 1 if METRICS[config.monitor].higher_is_better else -1

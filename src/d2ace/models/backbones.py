@@ -270,7 +270,7 @@ def _read(file: Path) -> Mapping[str, Tensor]:
         if zipfile.is_zipfile(file):  # as torch.save writes it; torch.load compares no checksums
             with zipfile.ZipFile(file) as archive:
                 if (damaged := archive.testzip()) is not None:
-                    raise ValueError(f"{damaged} in it is damaged: fetch or copy it again")
+                    raise zipfile.BadZipFile(f"{damaged} in it is damaged: fetch or copy it again")
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # a broken archive raises whatever its reader meets first
         raise RunError(

@@ -15,7 +15,7 @@ from d2ace._util import validation as inputs
 
 from .base import ModelOutput, MultiLabelModel
 from .gated import gated_logits
-from .layers import MLP, LabelwiseLinear, batch_mean
+from .layers import FeedForward, LabelwiseLinear, batch_mean
 
 SLOPE = 0.1
 """Of every LeakyReLU in the model."""
@@ -100,14 +100,14 @@ class CLIF(MultiLabelModel):
         self.label_encoder = nn.ModuleList(
             GINLayer(fan_in, embedding, dropout, norm=q > 1) for fan_in in (q, embedding)
         )
-        self.encoder = MLP(
+        self.encoder = FeedForward(
             [self.n_features, *[width] * depth], slope=SLOPE, dropout=dropout if depth > 1 else 0.0
         )
         self.gate = nn.Linear(embedding, width)
         bound = math.sqrt(3 / embedding)
         nn.init.uniform_(self.gate.weight, -bound, bound)
         nn.init.zeros_(self.gate.bias)
-        self.specific = MLP([width, width], slope=SLOPE)
+        self.specific = FeedForward([width, width], slope=SLOPE)
         self.classifier = LabelwiseLinear(q, width)
 
     def forward(self, x: Tensor) -> ModelOutput:
@@ -147,7 +147,9 @@ class GINLayer(nn.Module):
     def __init__(self, fan_in: int, width: int, dropout: float, *, norm: bool) -> None:
         super().__init__()
         self.eps = nn.Parameter(torch.zeros(1))
-        self.mlp = MLP([fan_in, -(-width // 2), width], slope=SLOPE, dropout=dropout, norm=norm)
+        self.mlp = FeedForward(
+            [fan_in, -(-width // 2), width], slope=SLOPE, dropout=dropout, norm=norm
+        )
         self.residual = fan_in == width
 
     def forward(self, nodes: Tensor, graph: Tensor) -> Tensor:

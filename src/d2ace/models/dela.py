@@ -13,7 +13,14 @@ from torch import Tensor, nn
 from d2ace._util import validation as inputs
 
 from .base import ModelOutput, MultiLabelModel, trainable
-from .layers import MLP, LabelwiseLinear, batch_mean, bounded_logvar, full_precision, over_labels
+from .layers import (
+    FeedForward,
+    LabelwiseLinear,
+    batch_mean,
+    bounded_logvar,
+    full_precision,
+    over_labels,
+)
 
 ENCODER = (256, 512, 256)
 HEAD = (256, 512)
@@ -95,13 +102,13 @@ class DELA(MultiLabelModel):
         dropout = inputs.real_number("p", chosen["p"], 0, 1)
         head_dropout = inputs.real_number("p_dec", chosen["p_dec"], 0, 1)
 
-        self.encoder = MLP([self.n_features, *ENCODER], dropout=dropout)
+        self.encoder = FeedForward([self.n_features, *ENCODER], dropout=dropout)
         self.mu = nn.Linear(ENCODER[-1], self.latent)
         self.logvar = nn.Linear(ENCODER[-1], self.latent)
         self.R = nn.Parameter(torch.empty(self.n_labels, self.latent).uniform_(-10, 10))
         self.gate = nn.Linear(self.latent, self.latent)
         nn.init.constant_(self.gate.bias, 2.0)
-        self.head = MLP([self.n_features + self.latent, *HEAD], dropout=head_dropout)
+        self.head = FeedForward([self.n_features + self.latent, *HEAD], dropout=head_dropout)
         self.classifier = LabelwiseLinear(self.n_labels, HEAD[-1])
 
     def forward(self, x: Tensor) -> ModelOutput:

@@ -151,14 +151,15 @@ class HST(ImageModel):
         self._epoch = self._done = self._steps = self._made = 0
 
     def forward(self, x: Tensor) -> ModelOutput:
-        """Logits of images x [B, 3, H, W]; in training also those of the label pairs."""
+        """Logits of images x [B, 3, H, W]; in training also what the losses need."""
         semantic = self.semantic(x)
         nodes = self.graph(semantic, self.G)
         logits = self.classifier(torch.tanh(self.read_out(torch.cat([nodes, semantic], 2))))
-        aux = {"semantic": semantic}
-        if self.training:
-            aux["cooc"] = self.pair_head(semantic, self.pairs)
-        return ModelOutput(logits, aux)
+        if not self.training:
+            return ModelOutput(logits)
+        return ModelOutput(
+            logits, {"semantic": semantic, "cooc": self.pair_head(semantic, self.pairs)}
+        )
 
     def semantic(self, x: Tensor) -> Tensor:
         """F [B, q, h]: what each label sees in each image."""

@@ -18,7 +18,7 @@ KEPT_ELEMENTS = 2**24
 """How many numbers such a tensor may hold over all chunks before it is computed twice instead."""
 
 
-class MLP(nn.Module):
+class FeedForward(nn.Module):
     """A chain of Lin -> [BatchNorm] -> LeakyReLU(slope) -> [Dropout] for every layer.
 
     ``widths`` are those of the input and of every layer. ``slope=0`` is a ReLU. With

@@ -51,7 +51,7 @@ class MLP(MultiLabelModel):
         width = inputs.whole_number("h", self.hparams["h"], 1)
         depth = inputs.whole_number("L", self.hparams["L"], 1)
         dropout = inputs.real_number("p", self.hparams["p"], 0, 1)
-        self.encoder = layers.MLP([self.n_features, *[width] * depth], dropout=dropout)
+        self.encoder = layers.FeedForward([self.n_features, *[width] * depth], dropout=dropout)
         self.classifier = nn.Linear(width, self.n_labels)
 
     def forward(self, x: Tensor) -> ModelOutput:

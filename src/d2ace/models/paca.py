@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from d2ace._util import validation as inputs
 
 from .base import ModelOutput, MultiLabelModel
-from .layers import MLP, batch_mean, bounded_logvar, full_precision
+from .layers import FeedForward, batch_mean, bounded_logvar, full_precision
 from .paca_flow import ConditionalFlow
 
 _PAPER = {
@@ -110,17 +110,19 @@ class PACA(MultiLabelModel):
         if not isinstance(self.binary_features, bool):
             raise TypeError(f"binary_features must be True or False, got {self.binary_features!r}.")
 
-        self.encoder = MLP([d, 256, 512, 256], dropout=dropout)
+        self.encoder = FeedForward([d, 256, 512, 256], dropout=dropout)
         self.mu = nn.Linear(256, latent)
         self.logvar = nn.Linear(256, latent)
-        self.instance_map = MLP(
+        self.instance_map = FeedForward(
             [d + latent, 256, 256, latent], dropout=decoder_dropout, last_act=False
         )
-        self.decoder = MLP([latent, 256, 512, 256, d], dropout=decoder_dropout, last_act=False)
-        self.label_encoder = MLP([q, 512, 256], dropout=dropout)
+        self.decoder = FeedForward(
+            [latent, 256, 512, 256, d], dropout=decoder_dropout, last_act=False
+        )
+        self.label_encoder = FeedForward([q, 512, 256], dropout=dropout)
         self.label_mu = nn.Linear(256, latent)
         self.label_logvar = nn.Linear(256, latent)
-        self.label_decoder = MLP([latent, 256, 512], dropout=decoder_dropout)
+        self.label_decoder = FeedForward([latent, 256, 512], dropout=decoder_dropout)
         self.label_logits = nn.Linear(512, q)
         self.positive = ConditionalFlow(q, latent, flow_width, mixture)
         self.negative = ConditionalFlow(q, latent, flow_width, mixture)

@@ -7,12 +7,12 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from d2ace._util.callbacks import Watch
 from d2ace.data import MultiLabelData
 
 from .config import RunConfig
 from .fabric import first_process
 from .result import RunResult
-from .run import Watch
 from .single import train_config
 from .split import no_data
 from .tuning import tuned

@@ -48,6 +48,19 @@ def _reads_images(model: Any) -> bool:
     return isinstance(model, str) and model in MODELS and MODELS[model].input == "image"
 
 
+def _about(words: str, *, images: bool = False) -> dict[str, Any]:
+    """What ``d2ace train --help`` says of a field; ``images``: which only runs on images have."""
+    return {"help": words, "images": images}
+
+
+def _setting(default: Any, words: str, *, images: bool = False) -> Any:
+    return field(default=default, metadata=_about(words, images=images))
+
+
+def _named(kind: str) -> str:
+    return ", ".join(name for name, model in MODELS.items() if model.input == kind)
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """One run of the protocol; the defaults are the paper's for tables.
@@ -58,35 +71,43 @@ class RunConfig:
     """
 
     data: str
-    model: str = "clif"
-    selector: str = "d2ace"
-    model_options: dict[str, Any] = field(default_factory=dict)
-    selector_options: dict[str, Any] = field(default_factory=dict)
-    fold: int = 0
-    folds: int = 5
-    seed: int = 0
-    epochs: int = 100
-    batch_size: int = 128
-    warmup: int = 10
-    learning_rate: float = 1e-4
-    weight_decay: float = 1e-4
-    validation: float = 0.1
-    monitor: str = "macro_auc"
-    min_positives: int = 21
-    repair: bool = False
-    protocol: str = "paper"
-    epoch_loss: bool = False
-    record: bool = False
-    precision: str = "32-true"
+    model: str = _setting("clif", f"For tables {_named('table')}; for images {_named('image')}.")
+    selector: str = _setting(
+        "d2ace", "A method (see: d2ace methods), or your own as file.py:Class."
+    )
+    model_options: dict[str, Any] = field(
+        default_factory=dict, metadata=_about("An option of it; may be given several times.")
+    )
+    selector_options: dict[str, Any] = field(
+        default_factory=dict, metadata=_about("An option of it; may be given several times.")
+    )
+    fold: int = _setting(0, "Test fold, from 0.")
+    folds: int = _setting(5, "Number of folds; 1: the images' own test split.")
+    seed: int = _setting(0, "Seed of everything random.")
+    epochs: int = _setting(100, "Epochs.")
+    batch_size: int = _setting(128, "Rows in a batch of each process.")
+    warmup: int = _setting(10, "First epochs: random batches, rising learning rate.")
+    learning_rate: float = _setting(1e-4, "Adam's.")
+    weight_decay: float = _setting(1e-4, "Adam's.")
+    validation: float = _setting(0.1, "Share of the training fold to validate on.")
+    monitor: str = _setting("macro_auc", "Validation metric that chooses the epoch.")
+    min_positives: int = _setting(21, "Drop labels with fewer positive rows.")
+    repair: bool = _setting(False, "Realign the labels of the rcv1 subsets.")
+    protocol: str = _setting("paper", "Preparation: paper or reference.")
+    epoch_loss: bool = _setting(False, "Also the loss of all training rows after every epoch.")
+    record: bool = _setting(False, "Record case studies to record.npz.")
+    precision: str = _setting("32-true", "32-true, 64-true, bf16-mixed or 16-mixed.")
     selector_source: str | None = None
     """SHA-256 of the file of a selector of one's own: other code is another run."""
-    root: str | None = None
-    """Where the images are; None looks in ``D2ACE_DATA``."""
-    image_size: int | None = None
-    cache_features: bool = False
-    """Compute the maps of a frozen backbone once, without augmentation, and train on those."""
-    unlabelled: str = "keep"
-    on_broken: str = "error"
+    root: str | None = _setting(None, "Folder or .zip of the images.", images=True)
+    """None looks in ``D2ACE_DATA``."""
+    image_size: int | None = _setting(None, "Side in pixels.", images=True)
+    cache_features: bool = _setting(
+        False, "Store a frozen backbone's maps once and train on them.", images=True
+    )
+    """Without augmentation."""
+    unlabelled: str = _setting("keep", "Images without a label: keep or drop.", images=True)
+    on_broken: str = _setting("error", "Broken images: error or skip.", images=True)
 
     def __post_init__(self) -> None:
         """Check what can be checked without the data."""
@@ -189,12 +210,6 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, the defaults included."""
         return asdict(self)
-
-    @property
-    def key(self) -> str:
-        """A fingerprint: equal exactly where two configurations are."""
-        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
 
 
 _WHOLE_NUMBERS = {

@@ -18,15 +18,14 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from d2ace._util.atomic import remove_leftovers
 from d2ace._util.errors import RunError, UserError
+from d2ace._util.locks import Busy, locked
 
 from .checkpoint import BEST, CHECKPOINT, LOOP, SPENT
 from .config import RunConfig, fault_of_config, protocol_of
@@ -38,17 +37,16 @@ from .verified import (
     load_json,
     load_tensors,
     make_folder,
+    save_bytes,
     save_json,
     save_tensors,
-    write_whole,
 )
 
 __all__ = ["RunFolder", "Saved", "described", "differences", "saved_in"]
 
-_PATIENCE = 10.0  # seconds that a run of before may take to end, with its loader workers
+_PATIENCE = 10.0  # seconds that an earlier run may take to end, with its loader workers
 _UNFINISHED = "unfinished"
 _FILES = ["run.json", "checkpoint.pt", "best.pt", "result.json", "record.npz", _UNFINISHED]
-_FILES_OF_BEFORE = _FILES[:-1]
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ class RunFolder:
             return None
         result = RunResult.read(path)
         self._refuse_foreign(result.config, path)
-        if result.dataset.get("digest", digest) != digest:
+        if result.dataset["digest"] != digest:
             raise self._other_data(path)
         self._refuse_other_processes(path, result.environment["devices"], processes)
         return result
@@ -163,7 +161,7 @@ class RunFolder:
     def _read(self, path: Path, digest: str, processes: int, remedy: Callable[[], str]) -> Saved:
         content = load_tensors(path, "a checkpoint", CHECKPOINT, remedy=remedy)
         loop, config = content["loop"], _plain(content["config"])
-        fault = fault_of(loop, LOOP, optional=("precision",))
+        fault = fault_of(loop, LOOP)
         fault = fault or fault_of(content["spent"], SPENT) or fault_of_config(config)
         if fault is not None:
             raise RunError(
@@ -216,10 +214,9 @@ class RunFolder:
         save_tensors(self._best(epoch), {"format": FORMAT, "epoch": epoch, **content})
 
     def _load_best(self, epoch: int, remedy: Callable[[], str]) -> tuple[Path, dict[str, Any]]:
-        for path in (*self._places(epoch), self.path / "best.pt"):
+        for path in (self._best(epoch), self.path / "best.pt"):
             if path.exists():
-                what = f"the weights of epoch {epoch}"
-                content = load_tensors(path, what, BEST, optional=("fill",), remedy=remedy)
+                content = load_tensors(path, f"the weights of epoch {epoch}", BEST, remedy=remedy)
                 if content["epoch"] == epoch:
                     return path, content["weights"]
         raise RunError(
@@ -229,11 +226,10 @@ class RunFolder:
     def keep(self, best_epoch: int, record: bytes | None) -> None:
         """Write what a finished run leaves beside its result."""
         if record is not None:
-            write_whole(self.path / "record.npz", record)
-        for best in self._places(best_epoch):  # none, if copied before this process was killed
-            if best.exists():
-                write_whole(self.path / "best.pt", best.read_bytes())
-                return
+            save_bytes(self.path / "record.npz", record)
+        best = self._best(best_epoch)
+        if best.exists():  # else it was copied before this process was killed
+            save_bytes(self.path / "best.pt", best.read_bytes())
 
     def finish(self, result: RunResult) -> None:
         """Write the result; it comes last, so that a run with a result is complete."""
@@ -251,10 +247,6 @@ class RunFolder:
 
     def _best(self, epoch: int) -> Path:
         return self._unfinished / f"best-{epoch}.pt"
-
-    def _places(self, epoch: int) -> tuple[Path, Path]:
-        """Where weights of an epoch may be: runs of before had them beside the checkpoint."""
-        return self._best(epoch), self.path / f"best-{epoch}.pt"
 
     def _forget_best(self, keep: tuple[int, ...]) -> None:
         for path in self._unfinished.glob("best-*.pt"):
@@ -288,22 +280,19 @@ class RunFolder:
         Whatever changes a file of the folder belongs inside.
         """
         make_folder(self.path)
-        lock = FileLock(self.path / ".lock", timeout=_PATIENCE)
-        try:
-            lock.acquire()
-        except Timeout as problem:
-            raise RunError(
-                f"Another process is training in {self.path}; wait for it, or choose another "
-                "folder with out."
-            ) from problem
-        except OSError as problem:
-            raise RunError(
-                f"{self.path} cannot be locked ({problem.strerror or problem}); {elsewhere()}."
-            ) from problem
-        try:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self.path / ".lock", _PATIENCE))
+            except Busy as problem:
+                raise RunError(
+                    f"Another process is training in {self.path}; wait for it, or choose another "
+                    "folder with out."
+                ) from problem
+            except OSError as problem:
+                raise RunError(
+                    f"{self.path} cannot be locked ({problem.strerror or problem}); {elsewhere()}."
+                ) from problem
             yield
-        finally:
-            lock.release()
 
     def _refuse_foreign(self, theirs: dict[str, Any], path: Path) -> None:
         differing = differences(self.config.to_dict(), theirs)
@@ -341,14 +330,14 @@ def _own(folder: Path) -> set[str]:
     """Those of the files in a folder that its run wrote or will write."""
     if not os.path.lexists(folder / "run.json"):
         return set()
-    listed = _description(folder).get("files", _FILES_OF_BEFORE)
+    listed = _description(folder)["files"]
     return {name for name in _FILES if name in listed} | {"run.json"}
 
 
 def _description(folder: Path) -> dict[str, Any]:
     path, parts = folder / "run.json", {"config": dict, "files": list}
     what, remedy = "the description of a run", f"restore it, or {elsewhere()}"
-    content = load_json(path, what, parts, optional=("files",), remedy=lambda: remedy)
+    content = load_json(path, what, parts, remedy=lambda: remedy)
     fault = fault_of_config(content["config"])
     if fault is not None:
         raise RunError(

@@ -52,7 +52,7 @@ def run_in_processes(
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise UserError(
             "New processes import your script, which starts processes itself; put what it does "
-            'under: if __name__ == "__main__":'
+            'under `if __name__ == "__main__":`.'
         )
     main = sys.modules["__main__"]
     script = getattr(main, "__file__", None) if main.__spec__ is None else None

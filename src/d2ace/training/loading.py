@@ -27,7 +27,7 @@ def load_run(path: str | Path) -> SavedRun:
     if not (folder / "result.json").exists():
         raise RunError(f"{folder} holds no finished run; train it to its end first.")
     result, place = RunResult.read(folder / "result.json"), folder / "best.pt"
-    saved = load_tensors(place, "saved weights", BEST, optional=("fill",), remedy=lambda: AGAIN)
+    saved = load_tensors(place, "saved weights", BEST, remedy=lambda: AGAIN)
     _refuse_other_run(place, result, saved)
     model = result.config["model"]
     if model in MODELS and MODELS[model].input == "image":

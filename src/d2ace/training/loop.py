@@ -19,12 +19,12 @@ from d2ace.evaluation import METRICS, Evaluation, evaluate
 from .config import RunConfig
 from .problem import Problem, Split
 from .recording import Recorder
-from .steps import Training
+from .trainer import Trainer
 
 __all__ = ["Loop", "refuse_undefined_monitor"]
 
 
-class Loop(Training):
+class Loop(Trainer):
     """State and steps of a run; :meth:`state_dict` holds all of it after any step."""
 
     def __init__(self, config: RunConfig, problem: Problem, fabric: Fabric) -> None:
@@ -156,7 +156,7 @@ class Loop(Training):
         self._refuse_unfit(state)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        if state.get("precision"):  # the gradient scale; checkpoints of before have none
+        if state["precision"]:  # the gradient scale, where there is one
             self.fabric.strategy.precision.load_state_dict(state["precision"])
         self.shared.selector.load_state_dict(state["selector"])
         if self.recorder is not None:
@@ -168,7 +168,7 @@ class Loop(Training):
         self._epoch_counts = state["epoch_counts"].numpy().copy()
         sums = state["loss_sum"].to(self.fabric.device)
         self._loss_sum = sums[self.fabric.global_rank].clone() if sums.ndim else sums
-        self.clock.seconds |= state["seconds"]  # where a checkpoint of before lacks a part, 0
+        self.clock.seconds |= state["seconds"]
 
     def _refuse_unfit(self, state: dict[str, Any]) -> None:
         """What no later step would notice."""

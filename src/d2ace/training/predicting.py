@@ -50,8 +50,8 @@ class SavedRun:
             config = RunConfig.from_dict(result.config | forgotten)
         except UserError as problem:
             raise RunError(
-                f"{place.with_name('result.json')} is not of this version ({problem}); it was left "
-                "alone: train the run again in another folder."
+                f"{place.with_name('result.json')} is not of this version ({problem.clause}); it "
+                "was left alone: train the run again in another folder."
             ) from problem
         try:
             self._restore(config, saved)
@@ -67,13 +67,8 @@ class SavedRun:
         self.feature_names: list[str] = saved["feature_names"]
         self._features: npt.NDArray[np.int64] = saved["features"].numpy()
         scaler = saved["scaler"]
-        if scaler is None:
-            raise RunError(
-                f"{self._place} is of a version that did not keep the scaling of protocol "
-                f"{config.protocol!r}, so it cannot predict; train the run again."
-            )
         self._scaler = Scaler(**{key: part.numpy() for key, part in scaler.items()})
-        fill = saved.get("fill")  # which runs of before had not
+        fill = saved["fill"]
         self._fill = None if fill is None else fill.numpy()
         _refuse_unfit(self.feature_names, self._features, {**scaler, "fill": fill})
         self.model = rebuilt(config.model, config.model_options, len(self._features), saved)

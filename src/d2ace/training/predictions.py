@@ -26,7 +26,7 @@ def refuse_other_file(path: Path, header: Sequence[str]) -> None:
     first = io.StringIO()
     csv.writer(first, lineterminator="\n").writerow(header)
     expected = first.getvalue().encode()
-    with _told(path), path.open("rb") as file:
+    with _naming(path), path.open("rb") as file:
         found = file.read(len(expected))
     if found not in (b"", expected):
         raise UserError(
@@ -39,7 +39,7 @@ def write_predictions(
     path: Path | None, header: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> None:
     """Write CSV to ``path``, or to standard output."""
-    with _told(path), _stream(path) as stream:
+    with _naming(path), _stream(path) as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
@@ -60,7 +60,7 @@ def _stream(path: Path | None) -> Iterator[TextIO]:
 
 
 @contextmanager
-def _told(path: Path | None) -> Iterator[None]:
+def _naming(path: Path | None) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:  # told by whoever started us

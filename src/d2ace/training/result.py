@@ -126,7 +126,7 @@ def _fault(content: Mapping[str, Any]) -> str | None:
     """What is wrong inside the parts of a result, or None."""
     faults = {
         "config": fault_of_config(content["config"]),
-        "dataset": fault_of(content["dataset"], _DATASET, optional=("digest",)),
+        "dataset": fault_of(content["dataset"], _DATASET),
         "undefined": fault_of(content["undefined"], {"validation": int, "test": int}),
         "seconds": fault_of(content["seconds"], dict.fromkeys(content["seconds"], NUMBER)),
         "validation": fault_of(content["validation"], _METRICS),

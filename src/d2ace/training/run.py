@@ -6,13 +6,13 @@ import copy
 import json
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from d2ace._util.callbacks import Watch
 from d2ace._util.errors import RunError
 from d2ace._util.random_state import Turn
 from d2ace.evaluation import Evaluation
@@ -31,11 +31,9 @@ if TYPE_CHECKING:
 
     from .loop import Loop
 
-__all__ = ["Run", "Watch"]
+__all__ = ["Run"]
 
 _ASKING = 16  # batches after which several processes ask each other whether one should stop
-
-Watch = Callable[[dict[str, Any]], None]
 
 
 @dataclass

@@ -8,6 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from d2ace._util.callbacks import Progress, Watch
 from d2ace._util.errors import UserError
 from d2ace._util.paths import given_path
 from d2ace.data import MultiLabelData
@@ -16,13 +17,12 @@ from .config import RunConfig, whole
 from .fabric import first_process, launch, make_fabric
 from .folder import RunFolder
 from .result import RunResult
-from .run import Run, Watch
+from .run import Run
 from .split import make_problem
 from .watching import EventFiles, together
 
 if TYPE_CHECKING:
     from d2ace.data.images import ImageData
-    from d2ace.data.images.features import Progress
 
 _MOST_THREADS = 1024
 

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from d2ace._util.callbacks import Progress
 from d2ace._util.errors import UserError
 from d2ace.data import (
     DataError,
@@ -25,7 +26,6 @@ from .problem import Ints, Problem, Split
 
 if TYPE_CHECKING:
     from d2ace.data.images import ImageData
-    from d2ace.data.images.features import Progress
 
 __all__ = ["make_problem", "no_data"]
 

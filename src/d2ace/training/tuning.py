@@ -19,7 +19,7 @@ from .fabric import first_process
 from .folder import RunFolder, described, saved_in
 from .result import RunResult
 from .single import train_config
-from .verified import write_whole
+from .verified import save_bytes
 
 if TYPE_CHECKING:
     from d2ace.data import MultiLabelData
@@ -138,5 +138,5 @@ def _shown(values: Mapping[str, float]) -> str:
 def _copy(source: Path, target: Path, result: RunResult) -> None:
     for name in ("run.json", "best.pt", "record.npz"):
         if (source / name).exists():
-            write_whole(target / name, (source / name).read_bytes())
+            save_bytes(target / name, (source / name).read_bytes())
     result.write(target / "result.json")

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from d2ace._util import atomic as files
+from d2ace._util.atomic import write_whole
 from d2ace._util.errors import RunError
 
 __all__ = [
@@ -25,9 +25,9 @@ __all__ = [
     "load_json",
     "load_tensors",
     "make_folder",
+    "save_bytes",
     "save_json",
     "save_tensors",
-    "write_whole",
 ]
 
 FORMAT = 1
@@ -40,10 +40,10 @@ def elsewhere() -> str:
     return "choose another folder with out"
 
 
-def write_whole(path: Path, content: bytes | memoryview, *, before: Path | None = None) -> None:
+def save_bytes(path: Path, content: bytes | memoryview, *, before: Path | None = None) -> None:
     """Put ``content`` at ``path``: after a crash at any moment the old or the new file is there."""
     try:
-        files.write_whole(path, content, before=before)
+        write_whole(path, content, before=before)
     except OSError as problem:
         raise RunError(
             f"{path} could not be written ({problem.strerror or problem}); make room or choose "
@@ -55,7 +55,7 @@ def save_tensors(path: Path, content: dict[str, Any], *, before: Path | None = N
     """Write tensors and plain values as a whole."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
-    write_whole(path, buffer.getbuffer(), before=before)
+    save_bytes(path, buffer.getbuffer(), before=before)
 
 
 def load_tensors(
@@ -94,7 +94,7 @@ def save_json(path: Path, content: dict[str, Any]) -> None:
     """Write plain values as a whole, with a checksum."""
     content = {"format": FORMAT, **content}
     text = json.dumps({**content, "checksum": _checksum(content)}, indent=1)
-    write_whole(path, text.encode())
+    save_bytes(path, text.encode())
 
 
 def load_json(
@@ -105,10 +105,7 @@ def load_json(
     optional: tuple[str, ...] = (),
     remedy: Callable[[], str] = elsewhere,
 ) -> dict[str, Any]:
-    """Read what :func:`save_json` wrote, if it is undamaged and has just these ``parts``.
-
-    Files of before have no checksum.
-    """
+    """Read what :func:`save_json` wrote, if it is undamaged and has just these ``parts``."""
     try:
         _refuse_special(path)
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -116,7 +113,7 @@ def load_json(
             raise ValueError(f"it holds a {type(content).__name__}")
         _refuse_other_format(content)
         checksum = content.pop("checksum", None)
-        if checksum is not None and checksum != _checksum(content):
+        if checksum != _checksum(content):
             raise ValueError("its checksum is that of other content")
         _refuse_other_parts(content, {"format": int, **parts}, optional)
     except (OSError, ValueError, RecursionError) as problem:

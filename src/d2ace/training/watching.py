@@ -6,9 +6,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+from d2ace._util.callbacks import Watch
 from d2ace._util.errors import UserError
 
-from .run import Watch
 from .verified import make_folder
 
 __all__ = ["EventFiles", "together"]

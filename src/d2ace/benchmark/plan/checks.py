@@ -29,7 +29,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     try:
         RunConfig.from_dict({"data": "digits", **training_settings(settings)})
     except ValueError as error:
-        raise UserError(_clause(error)) from None
+        raise UserError(error) from None
 
 
 def check_model(name: str, options: Mapping[str, Any]) -> None:
@@ -43,7 +43,7 @@ def check_model(name: str, options: Mapping[str, Any]) -> None:
     try:
         make_model(name, 4, _labels(), **options)
     except (TypeError, ValueError) as error:
-        raise UserError(_clause(error)) from None
+        raise UserError(error) from None
 
 
 def check_selector(
@@ -75,7 +75,7 @@ def check_selector(
         elif (source := selector_source(name)) is not None:
             chosen["selector_source"] = source
     except (TypeError, ValueError) as error:
-        raise UserError(_clause(error)) from None
+        raise UserError(error) from None
     return chosen
 
 
@@ -103,7 +103,7 @@ def values_of_own(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     try:
         method = find_selector(name)
     except (TypeError, ValueError) as error:
-        raise UserError(_clause(error)) from None
+        raise UserError(error) from None
     found: dict[str, Any] = {}
     for option in options:
         others = {key: value for key, value in options.items() if key != option}
@@ -188,8 +188,3 @@ def check_unchanged(config: Mapping[str, Any]) -> None:
 
 def _labels() -> Any:
     return np.array([[1, 0], [0, 1], [1, 1], [1, 0]])
-
-
-def _clause(error: Exception) -> str:
-    """The sentence of an error, to stand behind the place where it was made."""
-    return str(error).rstrip(".")

@@ -127,7 +127,7 @@ class _Worker:
         self.spec: RunSpec | None = None
         self._folder = Path()
         self._last: dict[str, Any] | None = None
-        self._told = False
+        self._asked_to_end = False
         limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "d2ace.benchmark.run.worker"],
@@ -175,7 +175,7 @@ class _Worker:
     def _ended(self, code: int) -> Event:
         assert self.spec is not None  # noqa: S101
         spec, self.spec = self.spec, None
-        if self._last is None and self._told:
+        if self._last is None and self._asked_to_end:
             return Event(spec, "stopped")
         if self._last is None:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
@@ -183,7 +183,7 @@ class _Worker:
         return final_event(spec, self._folder, self._last)
 
     def end(self) -> None:
-        self._told = True
+        self._asked_to_end = True
         if self.process.stdin is not None and not self.process.stdin.closed:
             with contextlib.suppress(BrokenPipeError):
                 self.process.stdin.close()

@@ -6,21 +6,19 @@ import json
 import signal
 import threading
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from d2ace._util.atomic import write_whole
+from d2ace._util.callbacks import Watch
 from d2ace._util.errors import RunError, UserError
+from d2ace._util.locks import Busy
 from d2ace.benchmark.plan.checks import check_unchanged
 from d2ace.benchmark.plan.specs import training_settings
 from d2ace.data import DataError
 
-from .workplace import Busy, lock_of, locked, make_place, refuse_stranger, remove_run, traceback_of
-
-Report = Callable[[dict[str, Any]], None]
-"""Takes ``{"epoch": t}`` and, at the end, ``{"state": "finished" | "failed" | "stopped"}``."""
+from .workplace import held, lock_of, make_place, refuse_stranger, remove_run, traceback_of
 
 PATIENCE = 120.0  # seconds; a run that was told to end has done so long before
 LONGEST = 600  # characters of an error that are kept
@@ -31,10 +29,11 @@ class _Stopped(Exception):
 
 
 def execute(
-    config: dict[str, Any], folder: str, threads: int, report: Report, *, process: bool = True
+    config: dict[str, Any], folder: str, threads: int, report: Watch, *, process: bool = True
 ) -> None:
     """Train in ``folder``, going on from a checkpoint there; never raises what a run can raise.
 
+    ``report`` gets ``{"epoch": t}`` and at last ``{"state": "finished" | "failed" | "stopped"}``.
     ``process``: this process is there for the run, so its SIGTERM means "save and end".
     """
     from d2ace.training import RunConfig, RunInterrupted, train_config
@@ -55,7 +54,7 @@ def execute(
     place = Path(folder)
     try:
         make_place(place.parent)
-        with locked(lock_of(place), PATIENCE):  # held by one whose parent was killed, maybe
+        with held(lock_of(place), PATIENCE):  # held by one whose parent was killed, maybe
             if asked:  # while it waited: whoever wanted the run is gone
                 raise _Stopped
             check_unchanged(config)

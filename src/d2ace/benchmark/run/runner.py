@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from d2ace._util.errors import RunError
+from d2ace._util.locks import Busy
 from d2ace._util.signals import heeded_signals
 from d2ace.benchmark.plan.specs import RunSpec
 from d2ace.benchmark.store.database import Store
@@ -19,7 +20,7 @@ from d2ace.benchmark.store.database import Store
 from .engines import Engine, Event
 from .execute import outcome
 from .monitor import Monitor
-from .workplace import Busy, lock_of, locked, make_place, remove_run, runs_folder, tidy
+from .workplace import held, lock_of, make_place, remove_run, runs_folder, tidy
 
 __all__ = ["Plan", "Summary", "plan", "run_grid", "runs_folder"]
 
@@ -179,7 +180,7 @@ def _sweep(store: Store, finished: Iterable[RunSpec]) -> None:
         folder = runs_folder(store) / spec.key
         if not folder.is_dir() or (folder / "result.json").exists():
             continue
-        with suppress(Busy, RunError), locked(lock_of(folder), patience=0):
+        with suppress(Busy, RunError), held(lock_of(folder), patience=0):
             tidy(folder)
 
 
@@ -189,7 +190,7 @@ def _only_one(store: Store) -> Iterator[None]:
     folder = runs_folder(store)
     make_place(folder)
     try:
-        with locked(folder / "lock", patience=0):
+        with held(folder / "lock", patience=0):
             yield
     except Busy:
         raise RunError(

@@ -18,9 +18,10 @@ import sys
 import threading
 from typing import Any
 
+from d2ace._util.callbacks import Watch
 from d2ace._util.signals import SIGNALS
 
-from .execute import Report, execute
+from .execute import execute
 
 GRACE = 60.0
 """Seconds a run has to reach a step's end and save."""
@@ -40,7 +41,7 @@ def main() -> None:
         _run_one(report)
 
 
-def _reporter(channel: int) -> Report:
+def _reporter(channel: int) -> Watch:
     def report(message: dict[str, Any]) -> None:
         with contextlib.suppress(BrokenPipeError):  # the parent is gone, and so is our input
             os.write(channel, (json.dumps(message) + "\n").encode())
@@ -56,7 +57,7 @@ def _preload() -> None:
     import d2ace.training.loop  # noqa: F401
 
 
-def _serve(report: Report) -> None:
+def _serve(report: Watch) -> None:
     """A forked process per run."""
     while task := _next_task():
         stop, told = os.pipe()  # ends when we want the run to, or are gone
@@ -94,7 +95,7 @@ def _wait(child: int, alive: int, told: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _run_one(report: Report) -> None:
+def _run_one(report: Watch) -> None:
     """One run in this very process."""
     task = _next_task()
     if task:
@@ -116,7 +117,7 @@ def _end_with(pipe: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _execute(task: dict[str, Any], report: Report) -> None:
+def _execute(task: dict[str, Any], report: Watch) -> None:
     try:
         execute(task["config"], task["folder"], task["threads"], report)
         sys.stderr.flush()

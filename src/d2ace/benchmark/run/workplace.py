@@ -11,22 +11,18 @@ Nothing else there is touched, and of a run's folder only what runs write is rem
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from d2ace._util.errors import RunError
+from d2ace._util.locks import locked
 from d2ace.benchmark.store.database import Store
 
 _OF_A_RUN = re.compile(
     r"(run|result)\.json|record\.npz|(checkpoint|previous|best|best-\d+)\.pt|\.lock|\..+\.tmp"
 )
 _UNFINISHED = "unfinished"  # a folder within that of a run
-
-
-class Busy(Exception):
-    """Somebody else has the lock."""
 
 
 def runs_folder(store: Store) -> Path:
@@ -57,26 +53,17 @@ def make_place(folder: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, patience: float) -> Iterator[None]:
-    """Hold the lock ``path``, for which others may be waited for; raises `Busy`.
-
-    SQLite's file lock works everywhere and ends with its process, however that ends. The file
-    stays empty: one that is not is a stranger's.
-    """
-    if path.is_symlink() or (path.exists() and (not path.is_file() or path.stat().st_size)):
-        raise RunError(f"the lock {path} cannot be had: another file is in the way; move it away")
-    connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
-    try:
-        connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError as error:
-        connection.close()
-        if "locked" in str(error):
-            raise Busy from None
-        raise RunError(f"the lock {path} cannot be had ({error})") from None
-    try:
+def held(path: Path, patience: float) -> Iterator[None]:
+    """Hold the lock ``path``, for which others may be waited for; raises `Busy`."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(path, patience))
+        except OSError as error:
+            raise RunError(
+                f"the lock {path} cannot be had ({error.strerror}); move it away, or choose "
+                "another store with --db"
+            ) from None
         yield
-    finally:
-        connection.close()
 
 
 def refuse_stranger(folder: Path) -> None:

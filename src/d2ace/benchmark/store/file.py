@@ -36,22 +36,19 @@ CREATE TABLE runs (
     result TEXT,
     recording BLOB,
     complete INTEGER NOT NULL,
-    finished_at TEXT NOT NULL
+    finished_at TEXT NOT NULL,
+    checksum TEXT NOT NULL
 );
 CREATE TABLE memberships (
     study TEXT NOT NULL,
     method TEXT NOT NULL,
     run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
     selector_options TEXT NOT NULL,
+    own_values TEXT,
+    checksum TEXT NOT NULL,
     PRIMARY KEY (study, method, run_id)
 );
-"""  # of format 1
-
-_SECOND = """
-ALTER TABLE runs ADD COLUMN checksum TEXT;
-ALTER TABLE memberships ADD COLUMN own_values TEXT;
-ALTER TABLE memberships ADD COLUMN checksum TEXT;
-"""  # rows of format 1 stay without checksums: nobody can vouch for them
+"""
 
 RUN = (
     *("key", "dataset", "model", "selector", "fold", "seed", "status", "error", "config"),
@@ -62,14 +59,17 @@ LABEL = ("study", "method", "key", "selector_options", "own_values")
 """The same for a study and label that a run is shown under."""
 _KINDS = {
     "runs": {
-        "text": ("key", "dataset", "model", "selector", "status", "config", "finished_at"),
+        "text": (
+            *("key", "dataset", "model", "selector", "status", "config", "finished_at"),
+            "checksum",
+        ),
         "integer": ("fold", "seed", "complete"),
-        "text null": ("error", "result", "checksum"),
+        "text null": ("error", "result"),
         "blob null": ("recording",),
     },
     "memberships": {
-        "text": ("study", "method", "selector_options"),
-        "text null": ("own_values", "checksum"),
+        "text": ("study", "method", "selector_options", "checksum"),
+        "text null": ("own_values",),
     },
 }
 """Table -> kinds that SQLite knows -> columns of that kind, which it does not insist on itself."""
@@ -122,7 +122,7 @@ def open_file(path: Path, *, create: bool) -> sqlite3.Connection:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN IMMEDIATE")
             # In a rollback journal first, so that the file's own header names its format.
-            _upgrade(connection)
+            _make_tables(connection)
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode = WAL")
         except BaseException:
@@ -189,7 +189,11 @@ def _refuse_strangers(path: Path, *, create: bool) -> bool:
         version, application = (int.from_bytes(header[at : at + 4], "big") for at in (60, 68))
         if not header.startswith(b"SQLite format 3\0") or application != APPLICATION:
             raise UserError(f"{path} is not a store of d2ace; name another file")
-        _refuse_newer(path, version)
+        if version != FORMAT:
+            raise UserError(
+                f"the store {path} has format {version}, this d2ace reads {FORMAT}; update d2ace, "
+                "or name another file"
+            )
     _refuse_beside(path, alone=False)
     return True
 
@@ -230,42 +234,35 @@ def _first(path: Path, count: int) -> bytes:
         raise UserError(f"the store {path} cannot be read: {error.strerror}") from None
 
 
-def _refuse_newer(path: Path | str, version: int) -> None:
-    if version > FORMAT:
-        raise UserError(
-            f"the store {path} has format {version}, this d2ace reads up to {FORMAT}; update d2ace"
-        )
-
-
-def _upgrade(connection: sqlite3.Connection) -> None:
-    """Make the tables, or add what tables of before lack."""
+def _make_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables, unless they are there."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    steps = [_SCHEMA, _SECOND][version:]
-    for statement in ";".join(steps).split(";"):
+    if version:
+        return
+    for statement in _SCHEMA.split(";"):
         connection.execute(statement)
-    if steps:
-        connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {FORMAT}")
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
 def _verify(connection: sqlite3.Connection) -> None:
-    """Raise sqlite3.DatabaseError unless all is as it was written; brings it to this format."""
+    """Raise sqlite3.DatabaseError unless all is as it was written."""
     (answer,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if answer != "ok":
         raise sqlite3.DatabaseError(answer.splitlines()[-1])
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > FORMAT:  # so says its -wal file
-        raise sqlite3.DatabaseError(f"its format is {version}, this d2ace reads up to {FORMAT}")
-    _upgrade(connection)
+    if version not in (0, FORMAT):  # so says its -wal file
+        raise sqlite3.DatabaseError(f"its format is {version}, this d2ace reads {FORMAT}")
+    _make_tables(connection)
     _verify_tables(connection)
     for row in connection.execute(
-        f"SELECT {', '.join(RUN)}, checksum FROM runs WHERE checksum IS NOT NULL"  # noqa: S608
+        f"SELECT {', '.join(RUN)}, checksum FROM runs"  # noqa: S608
     ):
         if checksum(*row[:-1]) != row[-1]:
             raise sqlite3.DatabaseError(f"the run {row[0]} is not as it was stored")
     for row in connection.execute(
         f"SELECT {', '.join(LABEL)}, memberships.checksum FROM memberships "  # noqa: S608
-        "JOIN runs ON run_id = id WHERE memberships.checksum IS NOT NULL"
+        "JOIN runs ON run_id = id"
     ):
         if checksum(*row[:-1]) != row[-1]:
             raise sqlite3.DatabaseError(f"the label {row[1]!r} is not as it was stored")

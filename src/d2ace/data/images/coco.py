@@ -7,7 +7,7 @@ from typing import Any
 
 from d2ace.data.container import DataError, UnknownDataError
 
-from .container import ImageData, Part, image_data
+from .container import ImageData, ImageSplit, image_data
 from .tree import Tree, inside
 
 PAIRS = (("train2014", "val2014"), ("train2017", "val2017"))
@@ -87,7 +87,7 @@ def _categories(content: dict[str, Any], place: str) -> dict[int, str]:
 
 def _part(
     tree: Tree, split: str, content: dict[str, Any], categories: dict[int, str], place: str
-) -> Part:
+) -> ImageSplit:
     column = {number: position for position, number in enumerate(sorted(categories))}
     names: dict[int, str] = {}
     for item in content["images"]:
@@ -105,7 +105,7 @@ def _part(
             raise DataError(f"{place}: uses category {category}, which it does not list")
         labels[image].append(column[category])
     folder = _folder(tree, split, list(names.values()))
-    return Part(split, [folder + name for name in names.values()], list(labels.values()))
+    return ImageSplit(split, [folder + name for name in names.values()], list(labels.values()))
 
 
 def _folder(tree: Tree, split: str, names: list[str]) -> str:

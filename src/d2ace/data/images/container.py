@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from d2ace._util.hints import did_you_mean
 from d2ace.data.container import DataError, UnknownDataError
-from d2ace.data.readers.label_names import suggest
 
 from .tree import Tree, inside
 
@@ -83,7 +83,7 @@ class ImageData:
 
 
 @dataclass(frozen=True)
-class Part:
+class ImageSplit:
     """One split as a reader finds it: names of image files, and the label numbers of each."""
 
     split: str
@@ -92,7 +92,7 @@ class Part:
 
 
 def image_data(
-    name: str, tree: Tree, label_names: Sequence[str], parts: Sequence[Part]
+    name: str, tree: Tree, label_names: Sequence[str], parts: Sequence[ImageSplit]
 ) -> ImageData:
     """A dataset of its parts; an image that occurs twice, also in two splits, is refused."""
     names = tuple(label_names)
@@ -146,6 +146,6 @@ def chosen_splits(split: str | None, known: list[str], place: str) -> list[str]:
     if split is None:
         return known
     if split not in known:
-        hint = suggest(split, known) or f"; there is: {', '.join(known)}"
+        hint = did_you_mean(split, known) or f"; there is: {', '.join(known)}"
         raise UnknownDataError(f"{place}: has no split {split!r}{hint}")
     return [split]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from d2ace.data.container import UnknownDataError
 from d2ace.data.readers.source import fault
 
-from .container import ImageData, Part, chosen_splits, image_data
+from .container import ImageData, ImageSplit, chosen_splits, image_data
 from .tree import Tree
 
 
@@ -37,5 +37,5 @@ def read_corel5k(tree: Tree, split: str | None = None) -> ImageData:
                 raise fault(tree.place(listed), line, message)
             files.append(f"{folder}/{numbers[0]}.jpeg")
             labels.append(columns)
-        parts.append(Part(wanted, files, labels))
+        parts.append(ImageSplit(wanted, files, labels))
     return image_data("corel5k-images", tree, names, parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset
 
+from d2ace._util.callbacks import Progress
 from d2ace._util.errors import RunError, UserError
-from d2ace._util.locks import exclusive
+from d2ace._util.locks import locked
 from d2ace.data.container import DataWarning
 from d2ace.data.stratify import checked_labels, row_numbers
 
@@ -25,8 +26,6 @@ from .dataset import ImageDataset, said_plainly
 from .mapfiles import MAPS, POOLED, Partial, clear, undamaged
 
 _BATCHES_BETWEEN_NOTES = 16
-
-Progress = Callable[[int, int], None]
 
 
 class CachedFeatures:
@@ -125,7 +124,7 @@ def cache_features(
         key = content_key(module, dataset, home)
         place = home / key[:32]
         if not undamaged(place, key):
-            with exclusive(home / f"{key[:32]}.lock"):
+            with locked(home / f"{key[:32]}.lock"):
                 if not undamaged(place, key):  # another process may have been faster
                     _build(module, dataset, place, key, batch_size, workers, progress)
         return CachedFeatures(place)

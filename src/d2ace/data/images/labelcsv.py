@@ -8,7 +8,7 @@ import io
 from d2ace.data.container import UnknownDataError
 from d2ace.data.readers.source import fault
 
-from .container import ImageData, Part, chosen_splits, image_data
+from .container import ImageData, ImageSplit, chosen_splits, image_data
 from .tree import Tree, inside
 
 LABELS = "labels.csv"
@@ -37,7 +37,9 @@ def read_csv(tree: Tree, split: str | None = None) -> ImageData:
     parts = []
     for wanted in chosen_splits(split, list(dict.fromkeys(homes)), place):
         rows = [row for row, home in enumerate(homes) if home == wanted]
-        parts.append(Part(wanted, [images[row] for row in rows], [labels[row] for row in rows]))
+        parts.append(
+            ImageSplit(wanted, [images[row] for row in rows], [labels[row] for row in rows])
+        )
     return image_data(tree.root.stem, tree, names, parts)
 
 

@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
+from d2ace._util.hints import did_you_mean
 from d2ace.data.container import DataError, DataWarning, UnknownDataError
-from d2ace.data.readers.label_names import suggest
 
 from .coco import read_coco
 from .container import ImageData, missing_rows
@@ -69,7 +69,7 @@ def load_images(
         that states the count. So a row stays the same image from here on.
     """
     if kind not in KINDS:
-        hint = suggest(str(kind), KINDS) or f"; known: {', '.join(KINDS)}"
+        hint = did_you_mean(str(kind), KINDS) or f"; known: {', '.join(KINDS)}"
         raise UnknownDataError(f"no image dataset or layout is called {str(kind)[:80]!r}{hint}")
     for option, value, known in (
         ("unlabelled", unlabelled, ("keep", "drop")),

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from d2ace._util.atomic import remove_leftovers, write_whole
+from d2ace._util.atomic import put_in_place, remove_leftovers, write_whole
 from d2ace._util.errors import RunError
 
 from .dataset import ImageDataset
 
 ABOUT, MAPS, POOLED, PROGRESS = "about.json", "maps.npy", "pooled.npy", "progress.json"
-_OURS = {ABOUT, MAPS, POOLED, PROGRESS, f".{ABOUT}", f".{PROGRESS}"}  # the last two of old versions
+_OURS = {ABOUT, MAPS, POOLED, PROGRESS}
 _UNUSABLE = (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError)
 """What damaged files raise."""
 _AT_ONCE = 1 << 24  # bytes
@@ -142,7 +142,7 @@ class Partial:
         about = {"key": self.key, "shape": list(self.maps.shape), "sums": self.sums}
         _write_json(self.folder / ABOUT, about)
         self.maps = self.pooled = None  # Windows moves no folder with an open file in it
-        os.replace(self.folder, place)
+        put_in_place(self.folder, place)
         (place / PROGRESS).unlink()
 
     def _create(self, shape: tuple[int, ...]) -> None:

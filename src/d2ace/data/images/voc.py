@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from d2ace._util.hints import did_you_mean
 from d2ace.data.container import DataError, UnknownDataError
-from d2ace.data.readers.label_names import suggest
 from d2ace.data.readers.source import fault
 
-from .container import ImageData, Part, image_data
+from .container import ImageData, ImageSplit, image_data
 from .tree import Tree
 
 CLASSES = (
@@ -46,7 +46,7 @@ def _base(tree: Tree) -> str:
     )
 
 
-def _part(tree: Tree, base: str, split: str) -> Part:
+def _part(tree: Tree, base: str, split: str) -> ImageSplit:
     listed = f"{base}ImageSets/Main/{split}.txt"
     there = tree.names(f"{base}ImageSets/Main")
     if f"{split}.txt" not in there:
@@ -66,7 +66,7 @@ def _part(tree: Tree, base: str, split: str) -> Part:
             )
         files.append(f"{base}JPEGImages/{identifier}.jpg")
         labels.append(_labels(tree, f"{base}Annotations/{identifier}.xml"))
-    return Part(split, files, labels)
+    return ImageSplit(split, files, labels)
 
 
 def _labels(tree: Tree, name: str) -> list[int]:
@@ -74,7 +74,7 @@ def _labels(tree: Tree, name: str) -> list[int]:
     found = []
     for class_name, difficult in _objects(tree.read(name, _MAX_XML), tree.place(name)):
         if class_name not in _NUMBER:
-            hint = suggest(class_name, CLASSES) or "; the 20 classes of VOC are known"
+            hint = did_you_mean(class_name, CLASSES) or "; the 20 classes of VOC are known"
             raise DataError(f"{tree.place(name)}: has an object of class {class_name[:60]!r}{hint}")
         if not difficult:
             found.append(_NUMBER[class_name])

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from d2ace.data.container import UnknownDataError
 from d2ace.data.readers.source import fault
 
-from .container import ImageData, Part, chosen_splits, image_data
+from .container import ImageData, ImageSplit, chosen_splits, image_data
 from .tree import IMAGE_SUFFIXES, Tree
 
 
@@ -41,7 +41,7 @@ def read_yolo(tree: Tree, split: str | None = None) -> ImageData:
             text = f"{PurePosixPath(file).stem}.txt"
             path = f"labels/{wanted}/{text}"
             labels.append(_yolo_labels(tree, path, len(names)) if text in described else [])
-        parts.append(Part(wanted, [f"{folder}/{file}" for file in files], labels))
+        parts.append(ImageSplit(wanted, [f"{folder}/{file}" for file in files], labels))
     return image_data(tree.root.stem, tree, names, parts)
 
 

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from d2ace._util.hints import did_you_mean
 from d2ace.data.assembly import ONLY_LABELS
 from d2ace.data.container import MultiLabelData, UnknownDataError, unlabelled
 from d2ace.data.missing import Missing, filled, typical
 
 from .arff_header import Header, Kind, read_header
 from .arff_rows import Table, read_rows
-from .label_names import Labels, choose, suggest
+from .label_names import Labels, choose
 from .source import MAX_CELLS, Source, fault, stem
 
 READER_VERSION = 5
@@ -23,7 +24,7 @@ READER_VERSION = 5
 
 
 @dataclass
-class _Part:
+class _ArffFile:
     """One file: its declarations, its rows and the line of each row."""
 
     header: Header
@@ -49,11 +50,11 @@ def read_arff(
     columns = choose(header, labels, labels_at, listed)
     names = header.names
     wanted = {names[column] for column in columns}
-    first, notes = _Part(header, *read_rows(header, body, wanted)), []
+    first, notes = _ArffFile(header, *read_rows(header, body, wanted)), []
     parts = [first, *(_read(source, wanted) for source in sources[1:])]
     for name in drop:
         if name not in names:
-            hint = suggest(name, names)
+            hint = did_you_mean(name, names)
             raise UnknownDataError(f"{first.header.path}: no attribute {name!r} to drop{hint}")
     is_label = np.zeros(len(names), dtype=bool)
     is_label[columns] = True
@@ -110,9 +111,9 @@ def declares_any(source: Source, names: Collection[str]) -> bool:
     return not set(names).isdisjoint(header.names)
 
 
-def _read(source: Source, labels: Collection[str] = ()) -> _Part:
+def _read(source: Source, labels: Collection[str] = ()) -> _ArffFile:
     header, body = _opened(source)
-    return _Part(header, *read_rows(header, body, labels))
+    return _ArffFile(header, *read_rows(header, body, labels))
 
 
 def _opened(source: Source) -> tuple[Header, bytes]:
@@ -132,7 +133,7 @@ def _stack(tables: list[Table]) -> Table:
     return stacked
 
 
-def _labels(part: _Part, columns: npt.NDArray[np.int64]) -> Table:
+def _labels(part: _ArffFile, columns: npt.NDArray[np.int64]) -> Table:
     """The label columns as 0/1."""
     Y = _take(part.table, columns)
     sparse = sp.issparse(Y)
@@ -190,7 +191,7 @@ def _check_cells(header: Header, shape: tuple[int, int]) -> None:
         raise fault(header.path, None, message)
 
 
-def _match(first: _Part, other: _Part, is_label: npt.NDArray[np.bool_]) -> None:
+def _match(first: _ArffFile, other: _ArffFile, is_label: npt.NDArray[np.bool_]) -> None:
     """Bring a further file to the columns and the nominal codes of the first."""
     a, b = first.header, other.header
     if sp.issparse(first.table) != sp.issparse(other.table):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from d2ace._util.hints import did_you_mean
 from d2ace.data.container import DataError, UnknownDataError
 
 from .arff_header import Header, unescape
@@ -111,7 +111,7 @@ def _by_name(header: Header, wanted: list[str], origin: str) -> npt.NDArray[np.i
         key = name if name in place else unescape(name)
         if key not in place:
             message = f"label {name[:60]!r} of {origin} is no attribute of the file"
-            raise fault(header.path, None, message + suggest(name, header.names))
+            raise fault(header.path, None, message + did_you_mean(name, header.names))
         columns.append(place[key])
     if not columns:
         raise fault(header.path, None, f"{origin} names no label; {_ASK}")
@@ -122,9 +122,3 @@ def _by_name(header: Header, wanted: list[str], origin: str) -> npt.NDArray[np.i
     if len(columns) == len(header.names):
         raise fault(header.path, None, f"{origin} takes every attribute as a label; none is left")
     return np.array(sorted(columns))
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """A closing "did you mean 'yeast'?", where a known word is near."""
-    near = difflib.get_close_matches(word[:80], list(known)[:2000], n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""

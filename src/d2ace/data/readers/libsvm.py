@@ -83,7 +83,7 @@ def read_libsvm_features(source: Source, names: Sequence[str]) -> MultiLabelData
 
 
 @dataclass(frozen=True)
-class _Part:
+class _LibsvmFile:
     """The cells of one file as coordinates, and the sizes that it declares."""
 
     n: int
@@ -95,7 +95,7 @@ class _Part:
     sizes: tuple[int, int] | None
 
 
-def _read(source: Source) -> _Part:
+def _read(source: Source) -> _LibsvmFile:
     path, data = source.path, source.expanded()
     if bool((np.frombuffer(data, dtype=np.uint8) < 9).any()):
         raise fault(path, None, "holds binary bytes, so it is not a LibSVM file; check what it is")
@@ -142,7 +142,7 @@ def _read(source: Source) -> _Part:
         if number_ is None or abs(number_) > decimals.LARGEST:
             cells.refuse(colon + 1, cells.end, i, "is not a number that a 32-bit float holds")
         value[i] = number_
-    return _Part(len(lines), cells.row, index, value, named.row, label, sizes)
+    return _LibsvmFile(len(lines), cells.row, index, value, named.row, label, sizes)
 
 
 def _once(path: Path, lines: list[int], row: _Whole, index: _Whole, what: str) -> None:

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
+from d2ace._util.callbacks import Progress
 from d2ace._util.errors import UserError
 from d2ace._util.random_state import borrowed_generator
 from d2ace.data import DataWarning, folds, validation_split
@@ -29,7 +30,6 @@ from d2ace.data.images import (
     load_images,
     train_transform,
 )
-from d2ace.data.images.features import Progress
 from d2ace.models import MODELS
 from d2ace.models.backbones import IDENTITY, make_backbone, pixel_statistics
 from d2ace.training.config import RunConfig

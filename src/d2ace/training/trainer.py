@@ -25,7 +25,7 @@ from .clock import Clock
 from .config import RunConfig
 from .problem import Rows, Split
 
-__all__ = ["Training", "seed_step", "warm_up"]
+__all__ = ["Trainer", "seed_step", "warm_up"]
 
 IMAGE_MIX_EPOCHS = (5, 15)
 """Between which epochs D2ACE goes from uncertainty to hardness on images."""
@@ -44,7 +44,7 @@ class TrainingStep(nn.Module):
         return self.model.loss(output, y, weight).total, output.logits
 
 
-class Training:
+class Trainer:
     """State and steps of training on the rows ``train``.
 
     Whoever drives it takes a turn (:class:`~d2ace._util.random_state.Turn`) for every step and
@@ -172,7 +172,7 @@ class Training:
             self._loss_sum += loss.detach() * len(part.rows) * (part.scale > 0)
         if selector.predictions == "train":
             with self.clock.part("observe"):
-                self._told(self.shared.observe, part, logits)
+                self._tell(self.shared.observe, part, logits)
         np.add.at(self._epoch_counts, part.batch, 1)  # costs what the batch does, not n
 
     def _weighed(self, weight: Tensor | None, rows: Tensor) -> Tensor | None:
@@ -187,10 +187,10 @@ class Training:
     def share(self) -> float:
         """Exchange what the epoch's processes observed; the mean loss over the drawn rows."""
         with self.clock.part("observe"):
-            self._told(self.shared.share)
+            self._tell(self.shared.share)
             self._agree()
             if self.shared.selector.predictions == "full_pass":
-                self._told(self._observe_all)
+                self._tell(self._observe_all)
         if self.fabric.world_size > 1:
             torch.distributed.all_reduce(self._loss_sum)
         train_loss = float(self._loss_sum) / int(self._epoch_counts.sum())
@@ -224,7 +224,7 @@ class Training:
         rows = self.rows["train"]
         self.shared.selector.observe(np.arange(len(rows)), probs=self.predict(rows))
 
-    def _told(self, tell: Callable[..., None], *arguments: Any) -> None:
+    def _tell(self, tell: Callable[..., None], *arguments: Any) -> None:
         """Tell the selector something; predictions it refuses are the end of the run."""
         try:
             tell(*arguments)
