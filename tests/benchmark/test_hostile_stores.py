@@ -22,7 +22,7 @@ from d2ace.report import published, sections
 from d2ace.report.collect import collect
 from d2ace.report.compare import compare
 from d2ace.report.page import write_report
-from d2ace.report.tables.table import Table
+from d2ace.report.tables.table import ReportTable
 
 TRAP = """
 from pathlib import Path
@@ -178,6 +178,6 @@ def test_a_name_is_no_formula_in_a_spreadsheet(tmp_path: Path) -> None:
             store.add(spec, result(spec))
         report = sections.build(collect(store), published.load(None))
     parts = [part for section in report.sections for part in section.parts]
-    tables = [part.csv() for part in parts if isinstance(part, Table)]
+    tables = [part.csv() for part in parts if isinstance(part, ReportTable)]
     assert any("HYPERLINK" in text for text in tables)
     assert not [text for text in tables if re.search(r'(^|,)"?=', text, re.MULTILINE)]

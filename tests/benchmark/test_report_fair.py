@@ -10,17 +10,18 @@ from report_data import scored as add
 from d2ace import evaluation
 from d2ace.benchmark.store.database import Store
 from d2ace.report import published
-from d2ace.report.collect import Comparison, collect
+from d2ace.report.collect import collect
+from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.summary import findings, glance, headline, sentences
 from d2ace.report.tables.gains import gains
 from d2ace.report.tables.scores import scores
 from d2ace.report.tables.seeds import seeds
 from d2ace.report.tables.studies import ablation, sweep
-from d2ace.report.tables.table import Table
+from d2ace.report.tables.table import ReportTable
 from d2ace.report.verdicts import judge
 
 
-def comparison(store: Store) -> Comparison:
+def comparison(store: Store) -> MethodComparison:
     (one,) = collect(store).comparisons
     return one
 
@@ -258,7 +259,7 @@ def swept(store: Store, size: int, scores: dict[int, float]) -> None:
         add(store, f"K={size}", "d2ace", score, fold, study="sweep", selector_options=options)
 
 
-def shown(table: Table, heading: str) -> list[str]:
+def shown(table: ReportTable, heading: str) -> list[str]:
     place = table.columns.index(heading)
     return [row[place].text for row in table.rows]
 

@@ -11,11 +11,12 @@ from report_data import scored
 from d2ace.benchmark.plan.specs import METHODS
 from d2ace.benchmark.store.database import Store
 from d2ace.report import published
-from d2ace.report.collect import Comparison, collect
+from d2ace.report.collect import collect
 from d2ace.report.figures import scores as figures_scores
 from d2ace.report.figures import studies as figures_studies
 from d2ace.report.figures import style
 from d2ace.report.intervals import Pair, interval, over_folds
+from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.summary import findings, glance, headline, sentences
 from d2ace.report.tables.cost import inventory, missing_runs
 from d2ace.report.tables.gains import by_dataset, gains
@@ -24,7 +25,7 @@ from d2ace.report.tables.studies import sweep
 from d2ace.report.verdicts import judge
 
 
-def comparison(store: Store) -> Comparison:
+def comparison(store: Store) -> MethodComparison:
     (one,) = collect(store).comparisons
     return one
 
@@ -102,7 +103,7 @@ def test_an_interval_between_datasets_is_called_one(store: Store, single: bool) 
     assert not any("between" in row[1].note for row in by_dataset_rows(one))
 
 
-def by_dataset_rows(one: Comparison) -> list[list[Any]]:
+def by_dataset_rows(one: MethodComparison) -> list[list[Any]]:
     return by_dataset("gains", one, "macro_auc", published.load(None)).rows
 
 

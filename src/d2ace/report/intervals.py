@@ -29,7 +29,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Interval:
+class PairedInterval:
     """A mean and its 95 % interval, which one value does not have."""
 
     mean: float
@@ -65,7 +65,7 @@ class _Spread(NamedTuple):
     freedom: float
 
 
-def interval(datasets: Iterable[Sequence[Pair]]) -> Interval:
+def interval(datasets: Iterable[Sequence[Pair]]) -> PairedInterval:
     """The mean over datasets of paired differences, and its 95 % interval over folds and seeds.
 
     It speaks of these datasets, which count alike. If one of them has a single pair of runs, the
@@ -74,14 +74,14 @@ def interval(datasets: Iterable[Sequence[Pair]]) -> Interval:
     there = [pairs for pairs in datasets if pairs]
     count = sum(map(len, there))
     if not there:
-        return Interval(float("nan"), None, None, 0)
+        return PairedInterval(float("nan"), None, None, 0)
     spreads = [_on_one(pairs) for pairs in there]
     joined = _joined(spreads)
     whole = joined or _plain([spread.mean for spread in spreads])
     if np.isnan(whole.variance):
-        return Interval(whole.mean, None, None, count)
+        return PairedInterval(whole.mean, None, None, count)
     found = student_interval(whole.mean, whole.variance, whole.freedom)
-    return Interval(found.mean, found.low, found.high, count, between_datasets=joined is None)
+    return PairedInterval(found.mean, found.low, found.high, count, between_datasets=joined is None)
 
 
 def over_folds(values: Iterable[tuple[int, float]]) -> float:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from d2ace.evaluation import METRICS
 
 from . import summary
-from .collect import BASELINE, CANDIDATE, SHOWN, Comparison, Laboratory, Recording, counted
+from .collect import SHOWN, Laboratory
 from .figures import cases as figures_cases
 from .figures import scores as figures_scores
 from .figures import studies as figures_studies
 from .figures import style
 from .figures import training as figures_training
-from .layout import Group, Names, Report, Section
+from .layout import Group, Names, Page, Section
+from .method_comparison import MethodComparison
+from .method_names import BASELINE, CANDIDATE, base_of
 from .published import Published
+from .run_values import Recording
 from .tables import cases as case_tables
 from .tables import convergence as convergence_tables
 from .tables import cost as cost_tables
@@ -21,9 +24,10 @@ from .tables import scores as score_tables
 from .tables import seeds as seed_tables
 from .tables import studies as study_tables
 from .verdicts import Verdicts, judge
+from .wording import counted
 
 
-def build(laboratory: Laboratory, published: Published) -> Report:
+def build(laboratory: Laboratory, published: Published) -> Page:
     """All parts of the report."""
     names = Names()
     looks = style.looks(laboratory.methods)
@@ -37,7 +41,7 @@ def build(laboratory: Laboratory, published: Published) -> Report:
     if every:
         first.group("").add(summary.glance(names("findings"), every))
     lead = summary.headline(laboratory, every)
-    return Report(
+    return Page(
         headline=lead[0],
         lead=" ".join(lead[1:]),
         facts=_facts(laboratory),
@@ -303,7 +307,7 @@ def _facts(laboratory: Laboratory) -> list[str]:
     facts = [f"{counted(len(runs), 'finished run')}"]
     if laboratory.failed:
         facts.append(f"{len({run.key for run in laboratory.failed})} failed")
-    facts.append(counted(len({style.base_of(run.dataset) for run in runs.values()}), "dataset"))
+    facts.append(counted(len({base_of(run.dataset) for run in runs.values()}), "dataset"))
     facts.append(counted(len({run.model for run in runs.values()}), "model"))
     if laboratory.methods:
         facts.append(counted(len(laboratory.methods), "method"))
@@ -320,5 +324,5 @@ def _facts(laboratory: Laboratory) -> list[str]:
     return facts
 
 
-def _has(one: Comparison, metric: str) -> bool:
+def _has(one: MethodComparison, metric: str) -> bool:
     return any(one.means(metric).values())

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from d2ace.evaluation import METRICS
-from d2ace.report.tables.table import Cell, Table, figure, p_equals, p_text, signed, word
+from d2ace.report.tables.table import Cell, ReportTable, figure, p_equals, p_text, signed, word
 
-from .collect import BASELINE, CANDIDATE, SHOWN, Comparison, Laboratory, counted
-from .intervals import Interval, interval
+from .collect import SHOWN, Laboratory
+from .intervals import PairedInterval, interval
+from .method_comparison import MethodComparison
+from .method_names import BASELINE, CANDIDATE
 from .verdicts import FEWEST, LEVEL, Verdicts, judge
+from .wording import counted
 
 WORSE = "best rank, worse on average"
 """The verdict on a method that wins often and by little, and loses by much."""
@@ -19,11 +22,11 @@ WORSE = "best rank, worse on average"
 class Finding:
     """What a comparison says in one metric."""
 
-    comparison: Comparison
+    comparison: MethodComparison
     metric: str
     verdicts: Verdicts
     """Of the best method against the others."""
-    gain: Interval | None
+    gain: PairedInterval | None
     """Of the best method over Random; None where Random is best or did not run."""
 
     @property
@@ -32,7 +35,7 @@ class Finding:
         return self.verdicts.best
 
 
-def findings(comparison: Comparison) -> list[Finding]:
+def findings(comparison: MethodComparison) -> list[Finding]:
     """One per metric that has scores."""
     found = []
     for metric in SHOWN:
@@ -118,7 +121,7 @@ def headline(laboratory: Laboratory, found: list[Finding]) -> list[str]:
     return [f"{lead}.", _strength(comparable)]
 
 
-def glance(name: str, found: list[Finding]) -> Table:
+def glance(name: str, found: list[Finding]) -> ReportTable:
     """The findings as a table."""
     rows = []
     for finding in found:
@@ -140,7 +143,7 @@ def glance(name: str, found: list[Finding]) -> Table:
                 Cell(str(verdicts.datasets), verdicts.datasets),
             ]
         )
-    return Table(
+    return ReportTable(
         name=name,
         title="At a glance",
         caption=(

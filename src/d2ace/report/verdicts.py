@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from d2ace import evaluation
 from d2ace.evaluation import METRICS
-from d2ace.report.figures.style import base_of
+from d2ace.report.method_names import base_of
 
-from .collect import CANDIDATE, DIGITS, Comparison, Scores
+from .method_comparison import DIGITS, MethodComparison, Scores
+from .method_names import CANDIDATE
 
 LEVEL = 0.05
 FEWEST = 6
@@ -68,7 +69,7 @@ class Verdicts:
         return "better" if self.holm[method] < LEVEL else "not significant"
 
 
-def judge(comparison: Comparison, metric: str, reference: str | None = None) -> Verdicts:
+def judge(comparison: MethodComparison, metric: str, reference: str | None = None) -> Verdicts:
     """Judge a metric; ``reference`` is D2ACE where it took part, else the best method."""
     whole, table = comparison.means(metric), comparison.block(metric)
     methods = list(next(iter(table.values()), {}))

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d2ace.report.collect import Recording, counted
+from d2ace.report.run_values import Recording
+from d2ace.report.wording import counted
 
 from . import style
 from .figure import Array, Figure, canvas, legend_below, plain
@@ -135,7 +136,7 @@ def label_weights(name: str, place: str, method: str, recording: Recording) -> F
         }
         for axes, (label, values) in zip(panels, drawn.items(), strict=True):
             for column, colour, dash in zip(
-                labels, ("#1062ad", "#dd4b10"), ("solid", (0, (4, 1.5))), strict=False
+                labels, (style.BLUE, style.ORANGE), ("solid", (0, (4, 1.5))), strict=False
             ):
                 axes.plot(
                     epochs,

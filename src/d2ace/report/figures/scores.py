@@ -8,9 +8,12 @@ import numpy as np
 
 from d2ace import evaluation
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import BASELINE, Comparison, counted, mean_score
-from d2ace.report.intervals import Interval, interval
+from d2ace.report.intervals import PairedInterval, interval
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.method_names import BASELINE
+from d2ace.report.run_values import mean_score
 from d2ace.report.verdicts import Verdicts
+from d2ace.report.wording import counted
 
 from . import style
 from .figure import Figure, canvas, legend_below, plain, shortened
@@ -20,7 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 
-def scores(name: str, comparison: Comparison, metric: str, looks: dict[str, style.Look]) -> Figure:
+def scores(
+    name: str, comparison: MethodComparison, metric: str, looks: dict[str, style.Look]
+) -> Figure:
     """A point per dataset and method, with the standard deviation over folds and seeds."""
     title = METRICS[metric].title
 
@@ -60,7 +65,9 @@ def scores(name: str, comparison: Comparison, metric: str, looks: dict[str, styl
     )
 
 
-def gains(name: str, comparison: Comparison, metric: str, looks: dict[str, style.Look]) -> Figure:
+def gains(
+    name: str, comparison: MethodComparison, metric: str, looks: dict[str, style.Look]
+) -> Figure:
     """Difference to Random, paired, with its 95 % interval."""
     title = METRICS[metric].title
     methods = [method for method in comparison.methods if method != BASELINE]
@@ -111,7 +118,11 @@ def gains(name: str, comparison: Comparison, metric: str, looks: dict[str, style
 
 
 def ranks(
-    name: str, comparison: Comparison, metric: str, verdicts: Verdicts, looks: dict[str, style.Look]
+    name: str,
+    comparison: MethodComparison,
+    metric: str,
+    verdicts: Verdicts,
+    looks: dict[str, style.Look],
 ) -> Figure:
     """Average ranks on a line; bars join methods that the Nemenyi test cannot tell apart."""
     title = METRICS[metric].title
@@ -225,7 +236,7 @@ def _deviation(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) if values.size > 1 else 0.0
 
 
-def _reach(one: Interval) -> tuple[float, float]:
+def _reach(one: PairedInterval) -> tuple[float, float]:
     """Down and up from the mean; nothing where one pair has no interval."""
     if one.low is None or one.high is None:
         return 0.0, 0.0

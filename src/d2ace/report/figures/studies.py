@@ -8,8 +8,10 @@ import numpy as np
 
 from d2ace.benchmark.plan.studies import ABLATION, SYMBOLS, printed
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import Comparison, Sweep, mean_score, test_score
 from d2ace.report.intervals import interval
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.run_values import mean_score, test_score
+from d2ace.report.sweeps import Sweep
 
 from . import style
 from .figure import Array, Figure, canvas, plain
@@ -23,7 +25,7 @@ CURVES = ("macro_auc", "macro_f1")
 """The metrics the paper draws over an option."""
 
 
-def ablation(name: str, study: Comparison, dataset: str, metric: str) -> Figure | None:
+def ablation(name: str, study: MethodComparison, dataset: str, metric: str) -> Figure | None:
     """Bars: what a variant gains or loses against the full method."""
     title = METRICS[metric].title
     variants = [variant for variant in study.methods if variant != FULL]
@@ -46,7 +48,7 @@ def ablation(name: str, study: Comparison, dataset: str, metric: str) -> Figure 
                 height,
                 one.mean,
                 height=0.62,
-                color="#dd4b10" if worse else "#1062ad",
+                color=style.ORANGE if worse else style.BLUE,
                 hatch="" if worse else "////",
                 edgecolor=style.INK,
                 linewidth=0.5,
@@ -86,7 +88,7 @@ def option_curve(name: str, sweep: Sweep, metric: str) -> Figure:
     values = [value for (value,) in sweep.points]
     scores = [_scores(runs, metric) for runs in sweep.points.values()]
     means = [mean_score(runs, metric) for runs in sweep.points.values()]
-    look = {"macro_auc": ("#1062ad", "o"), "macro_f1": ("#dd4b10", "s")}
+    look = {"macro_auc": (style.BLUE, "o"), "macro_f1": (style.ORANGE, "s")}
 
     def draw() -> Canvas:
         picture = canvas(height=2.9)

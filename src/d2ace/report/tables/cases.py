@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from d2ace.report.collect import Array, Recording, counted
 from d2ace.report.figures.cases import PROPERTIES, chosen_labels, label_weight_curves, shares
+from d2ace.report.run_values import Array, Recording
+from d2ace.report.wording import counted
 
-from .table import Cell, Table, Value, figure, p_text, word
+from .table import Cell, ReportTable, Value, figure, p_text, word
 
 MARK = 20
 """Epoch of the first column of label weights, as of the first deciles."""
@@ -18,7 +19,7 @@ MARK = 20
 
 def drawn_most(
     name: str, place: str, epochs: list[int], recordings: dict[str, list[Recording]]
-) -> Table:
+) -> ReportTable:
     """What the tenth of the rows is like that a method draws most."""
     rows = []
     data: list[dict[str, Value]] = []
@@ -38,7 +39,7 @@ def drawn_most(
                     }
                 )
             rows.append(row)
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Rows drawn most, {place}",
         caption=(
@@ -61,7 +62,9 @@ def top_share(several: list[Recording], epoch: int, what: str) -> tuple[float | 
     return share, sum(-(-len(one["outlier"]) // 10) for one in here)
 
 
-def label_weights(name: str, place: str, recordings: dict[str, list[Recording]]) -> Table | None:
+def label_weights(
+    name: str, place: str, recordings: dict[str, list[Recording]]
+) -> ReportTable | None:
     """Weights and AUC of two labels early and late, and weights against AUC over all labels."""
     curves = {method: label_weight_curves(several[0]) for method, several in recordings.items()}
     first = next((several[0] for method, several in recordings.items() if curves[method]), None)
@@ -88,7 +91,7 @@ def label_weights(name: str, place: str, recordings: dict[str, list[Recording]])
             rows.append(row)
             data.append({**line, "rank_correlation": rho, "p": p})
     last = len(first["label_auc"])
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Label weights, {place}",
         caption=(

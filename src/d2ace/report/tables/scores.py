@@ -6,18 +6,20 @@ import re
 
 from d2ace import evaluation
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import Comparison, counted, mean_score, title
+from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.published import Published
+from d2ace.report.run_values import mean_score
 from d2ace.report.verdicts import Verdicts
+from d2ace.report.wording import counted, metric_title
 
-from .table import Cell, Table, Value, figure, p_equals, p_text, word
+from .table import Cell, ReportTable, Value, figure, p_equals, p_text, word
 
 LEFT_OUT = "The paper's numbers stand only beside runs with the paper's settings."
 
 
 def scores(
-    name: str, comparison: Comparison, metric: str, verdicts: Verdicts, published: Published
-) -> Table:
+    name: str, comparison: MethodComparison, metric: str, verdicts: Verdicts, published: Published
+) -> ReportTable:
     """Mean and standard deviation of every method on every dataset, beside what was published."""
     methods, means = comparison.methods, comparison.means(metric)
     rows: list[list[Cell]] = []
@@ -68,11 +70,11 @@ def scores(
                 }
             )
         rows.append(row)
-    return Table(
+    return ReportTable(
         name=name,
         title=f"{METRICS[metric].title}, {comparison.heading}",
         caption=(
-            f"{title(metric)}: mean ± standard deviation on the test folds, over "
+            f"{metric_title(metric)}: mean ± standard deviation on the test folds, over "
             f"{comparison.spread()}. 1, 2 and 3 mark the best three of a row"
             + (", unless its methods have different folds or seeds." if unmarked else ".")
             + (" “paper” is the published score." if _any_published(rows) else "")
@@ -86,8 +88,8 @@ def scores(
 
 
 def ranks(
-    name: str, comparison: Comparison, judged: dict[str, Verdicts], published: Published
-) -> Table:
+    name: str, comparison: MethodComparison, judged: dict[str, Verdicts], published: Published
+) -> ReportTable:
     """Average rank of every method in every metric."""
     rows = []
     data: list[dict[str, Value]] = []
@@ -105,7 +107,7 @@ def ranks(
     over = " or ".join(str(count) for count in counts)
     left = sorted({name for verdicts in judged.values() for name in verdicts.left_out})
     gaps = f" Left out because of gaps: {', '.join(left)}." if left else ""
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Average ranks, {comparison.heading}",
         caption=(
@@ -126,8 +128,8 @@ def ranks(
 
 
 def tests(
-    name: str, comparison: Comparison, judged: dict[str, Verdicts], published: Published
-) -> Table:
+    name: str, comparison: MethodComparison, judged: dict[str, Verdicts], published: Published
+) -> ReportTable:
     """The reference method against every other: Wilcoxon, Holm, Friedman in the caption."""
     rows = []
     friedman = []
@@ -157,7 +159,7 @@ def tests(
             friedman.append(f"{METRICS[metric].title} {p_equals(verdicts.friedman)}")
     together = f" Friedman test of all methods: {', '.join(friedman)}." if friedman else ""
     few = [verdicts.datasets for verdicts in judged.values() if not verdicts.enough]
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Signed-rank tests, {comparison.heading}",
         caption=(
@@ -194,7 +196,7 @@ class Beside:
     """The published scores of one dataset, where our runs on it were made in the same way."""
 
     def __init__(
-        self, published: Published, comparison: Comparison, metric: str, dataset: str
+        self, published: Published, comparison: MethodComparison, metric: str, dataset: str
     ) -> None:
         self._published = published
         self._runs = {method: comparison.runs(dataset, method) for method in comparison.methods}
@@ -218,7 +220,7 @@ class Beside:
 
 
 def _why_not(
-    published: Published, comparison: Comparison, verdicts: Verdicts, *methods: str
+    published: Published, comparison: MethodComparison, verdicts: Verdicts, *methods: str
 ) -> str:
     """Why printed ranks and tests of these methods do not stand beside ours."""
     found = [
@@ -230,7 +232,11 @@ def _why_not(
 
 
 def _average_ranks(
-    heading: str, comparison: Comparison, metric: str, verdicts: Verdicts, published: Published
+    heading: str,
+    comparison: MethodComparison,
+    metric: str,
+    verdicts: Verdicts,
+    published: Published,
 ) -> list[Cell]:
     places = _places(verdicts.average_ranks, higher_is_better=False)
     every = {

@@ -7,13 +7,16 @@ import math
 import numpy as np
 
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import BASELINE, Array, Comparison, paired, test_score, title
 from d2ace.report.intervals import plus
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.method_names import BASELINE
+from d2ace.report.run_values import Array, paired, test_score
+from d2ace.report.wording import metric_title
 
-from .table import Cell, Table, Value, figure, signed, word
+from .table import Cell, ReportTable, Value, figure, signed, word
 
 
-def seeds(name: str, comparison: Comparison, metric: str) -> Table | None:
+def seeds(name: str, comparison: MethodComparison, metric: str) -> ReportTable | None:
     """Mean of every method for each seed, and how far runs of one fold lie apart.
 
     None where no dataset was run with several seeds.
@@ -51,11 +54,11 @@ def seeds(name: str, comparison: Comparison, metric: str) -> Table | None:
         foot.append([word(dataset), word("sd"), *[figure(apart[method]) for method in methods]])
     if not rows:
         return None
-    return Table(
+    return ReportTable(
         name=name,
         title=f"{METRICS[metric].title} by seed, {comparison.heading}",
         caption=(
-            f"{title(metric)}: mean over the folds of each seed; below it the difference to "
+            f"{metric_title(metric)}: mean over the folds of each seed; below it the difference to "
             f"{BASELINE} with the same seed, positive is better. “sd” is the standard "
             "deviation between runs of the same fold that differ in the seed alone."
         ),
@@ -67,7 +70,7 @@ def seeds(name: str, comparison: Comparison, metric: str) -> Table | None:
 
 
 def _by_seed(
-    comparison: Comparison, metric: str, dataset: str, method: str
+    comparison: MethodComparison, metric: str, dataset: str, method: str
 ) -> dict[int, dict[int, float]]:
     """Seed -> fold -> score, without undefined ones."""
     found: dict[int, dict[int, float]] = {}
@@ -79,7 +82,7 @@ def _by_seed(
 
 
 def _gain(
-    comparison: Comparison, metric: str, dataset: str, method: str, seed: int
+    comparison: MethodComparison, metric: str, dataset: str, method: str, seed: int
 ) -> float | None:
     """Mean difference to Random over the folds that both have with this seed."""
     runs, base = (

@@ -11,26 +11,19 @@ from d2ace.benchmark.plan.checks import own_values
 from d2ace.benchmark.plan.studies import ABLATION, printed
 from d2ace.benchmark.store.database import StoredRun
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import (
-    SHOWN,
-    Array,
-    Comparison,
-    Sweep,
-    as_point,
-    counted,
-    mean_score,
-    paired,
-    pairs,
-    test_score,
-)
+from d2ace.report.collect import SHOWN
 from d2ace.report.figures.studies import FULL
 from d2ace.report.intervals import HOW, interval
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.run_values import Array, mean_score, paired, pairs, test_score
+from d2ace.report.sweeps import Sweep, as_point
+from d2ace.report.wording import counted
 from d2ace.selectors import SELECTORS
 
-from .table import Cell, Table, Value, signed, word
+from .table import Cell, ReportTable, Value, signed, word
 
 
-def ablation(name: str, study: Comparison, dataset: str) -> Table:
+def ablation(name: str, study: MethodComparison, dataset: str) -> ReportTable:
     """Every variant in every metric, and its difference to the full method."""
     rows = []
     data: list[dict[str, Value]] = []
@@ -57,7 +50,7 @@ def ablation(name: str, study: Comparison, dataset: str) -> Table:
         row.append(Cell(text, None if variant == FULL or not first.count else first.mean))
         rows.append(row)
     fair = len({pairs(study.runs(dataset, variant)) for variant in here}) == 1
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Ablation, {study.model} on {dataset}",
         caption=(
@@ -77,7 +70,7 @@ def ablation(name: str, study: Comparison, dataset: str) -> Table:
     )
 
 
-def sweep(name: str, study: Sweep) -> Table:
+def sweep(name: str, study: Sweep) -> ReportTable:
     """Every value in every metric, and its difference to the method's own value."""
     usual = _usual(study)
     rows = []
@@ -107,7 +100,7 @@ def sweep(name: str, study: Sweep) -> Table:
     listed = " and ".join(printed(option) for option in study.options)
     shown = "" if usual is None else ", ".join(_value(value).text for value in usual)
     against = [f"{METRICS[SHOWN[0]].title} against {shown}"] if shown else []
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Sweep over {listed} of {study.method}, {study.model} on {study.dataset}",
         caption=" ".join(
