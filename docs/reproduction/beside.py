@@ -11,13 +11,13 @@ from d2ace.evaluation import METRICS
 from d2ace.report import published
 from d2ace.report.collect import Laboratory
 from d2ace.report.intervals import interval
+from d2ace.report.judgement import judge
 from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.method_names import BASELINE, CANDIDATE, base_of
 from d2ace.report.published import Published
 from d2ace.report.tables import gains as gain_tables
 from d2ace.report.tables import scores as score_tables
 from d2ace.report.tables.table import figure, signed
-from d2ace.report.verdicts import judge
 
 STUDIES = ("main", "bibtex", "larger")
 """Whose scores stand beside the paper's."""

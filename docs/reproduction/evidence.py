@@ -29,13 +29,13 @@ from d2ace import evaluation
 from d2ace.evaluation import METRICS
 from d2ace.report import published
 from d2ace.report.collect import Laboratory
+from d2ace.report.judgement import judge
 from d2ace.report.method_comparison import MethodComparison, Scores
 from d2ace.report.method_names import BASELINE, CANDIDATE, METHODS
 from d2ace.report.run_values import Array, curve
 from d2ace.report.tables import convergence as convergence_tables
 from d2ace.report.tables import cost as cost_tables
 from d2ace.report.tables.table import ReportTable
-from d2ace.report.verdicts import judge
 
 BY_HARDNESS = ("DIHCL", "Hard-Imb")
 BY_UNCERTAINTY = ("Active", "Recent", "ML-Unc")

@@ -18,9 +18,8 @@ from d2ace._util.errors import UserError
 from d2ace.benchmark.plan.specs import RunSpec
 from d2ace.benchmark.store.database import Store
 from d2ace.cli.main import main
-from d2ace.report import published, sections
+from d2ace.report import compare, published, sections
 from d2ace.report.collect import collect
-from d2ace.report.compare import compare
 from d2ace.report.page import write_report
 from d2ace.report.tables.table import ReportTable
 

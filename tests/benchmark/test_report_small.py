@@ -21,12 +21,12 @@ from d2ace.report import summary
 from d2ace.report.collect import collect
 from d2ace.report.figures import style
 from d2ace.report.figures.cases import chosen_labels, shares
+from d2ace.report.judgement import judge
 from d2ace.report.method_names import METHODS, order
 from d2ace.report.page import write_report
 from d2ace.report.tables import cases as case_tables
 from d2ace.report.tables import convergence as convergence_tables
 from d2ace.report.tables import cost as cost_tables
-from d2ace.report.verdicts import judge
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -121,7 +121,7 @@ def stored(
 
 def said(store: Store) -> str:
     (comparison,) = collect(store).comparisons
-    found = summary.findings(comparison)
+    found = report_data.findings(comparison)
     return " ".join(summary.sentences(found[0])).replace("\u00a0", " ")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,10 +10,12 @@ import numpy as np
 from d2ace import evaluation
 from d2ace.evaluation import METRICS
 from d2ace.report.intervals import PairedInterval, interval
+from d2ace.report.judgement import Judgement, comparable
 from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.method_names import BASELINE
+from d2ace.report.registry import register_figure
 from d2ace.report.run_values import mean_score
-from d2ace.report.verdicts import Verdicts
+from d2ace.report.topics import ComparisonTopic
 from d2ace.report.wording import counted
 
 from . import style
@@ -121,17 +124,17 @@ def ranks(
     name: str,
     comparison: MethodComparison,
     metric: str,
-    verdicts: Verdicts,
+    judgement: Judgement,
     looks: dict[str, style.Look],
 ) -> Figure:
     """Average ranks on a line; bars join methods that the Nemenyi test cannot tell apart."""
     title = METRICS[metric].title
-    difference = verdicts.critical_difference
-    averages = verdicts.average_ranks
+    difference = judgement.critical_difference
+    averages = judgement.average_ranks
     groups: list[tuple[float, float]] = []
     if difference is not None:
         higher = METRICS[metric].higher_is_better
-        found = evaluation.average_ranks(verdicts.table, higher, ties="average")
+        found = evaluation.average_ranks(judgement.table, higher, ties="average")
         averages = {str(method): rank for method, rank in found.items()}
         groups = [
             (averages[str(group[0])], averages[str(group[-1])])
@@ -190,7 +193,7 @@ def ranks(
         for method, rank in sorted(averages.items(), key=lambda item: (item[1], item[0]))
     )
     if difference is None:
-        bar = f"No critical difference is drawn: {verdicts.untestable}."
+        bar = f"No critical difference is drawn: {judgement.untestable}."
     else:
         bar = (
             "A thick bar joins methods whose average ranks differ by less than the critical "
@@ -201,7 +204,7 @@ def ranks(
         name=name,
         title=f"Average ranks in {title}, {comparison.heading}",
         caption=(
-            f"Average rank over {counted(verdicts.datasets, 'dataset')}; 1, at the left, is best. "
+            f"Average rank over {counted(judgement.datasets, 'dataset')}; 1, at the left, is best. "
             f"{bar}"
         ),
         alt=f"Average ranks: {listed}.",
@@ -241,3 +244,21 @@ def _reach(one: PairedInterval) -> tuple[float, float]:
     if one.low is None or one.high is None:
         return 0.0, 0.0
     return one.mean - one.low, one.high - one.mean
+
+
+@register_figure("scores", order=10)
+def _scores_and_gains(topic: ComparisonTopic) -> Iterator[Figure]:
+    comparison = topic.comparison
+    for metric in topic.judged:
+        name = topic.name("score-plot", topic.heading, metric)
+        yield scores(name, comparison, metric, topic.looks)
+        if BASELINE in comparison.methods and len(comparison.methods) > 1:
+            name = topic.name("gain-plot", topic.heading, metric)
+            yield gains(name, comparison, metric, topic.looks)
+
+
+@register_figure("ranks", order=10)
+def _ranks(topic: ComparisonTopic) -> Iterator[Figure]:
+    for metric, judgement in comparable(topic.judged).items():
+        name = topic.name("rank-plot", topic.heading, metric)
+        yield ranks(name, topic.comparison, metric, judgement, topic.looks)

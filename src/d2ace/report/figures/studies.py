@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +11,10 @@ from d2ace.benchmark.plan.studies import ABLATION, SYMBOLS, printed
 from d2ace.evaluation import METRICS
 from d2ace.report.intervals import interval
 from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.registry import register_figure
 from d2ace.report.run_values import mean_score, test_score
 from d2ace.report.sweeps import Sweep
+from d2ace.report.topics import ComparisonTopic, SweepTopic
 
 from . import style
 from .figure import Array, Figure, canvas, plain
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 FULL = "A"
-"""The variant that is D2ACE itself."""
+"""The variant that is the full method."""
 CURVES = ("macro_auc", "macro_f1")
 """The metrics the paper draws over an option."""
 
@@ -248,3 +251,22 @@ def _tick(value: Any) -> str:
 def _scores(runs: tuple[Any, ...], metric: str) -> Array:
     scores = np.array([test_score(run, metric) for run in runs])
     return scores[np.isfinite(scores)]
+
+
+@register_figure("ablation", order=10)
+def _ablation(topic: ComparisonTopic) -> Iterator[Figure | None]:
+    study = topic.comparison
+    for dataset in study.datasets:
+        for metric in CURVES:
+            name = topic.name("ablation-plot", study.model, dataset, metric)
+            yield ablation(name, study, dataset, metric)
+
+
+@register_figure("sweeps", order=10)
+def _sweep(topic: SweepTopic) -> Iterator[Figure | None]:
+    sweep = topic.sweep
+    draw = option_map if is_pair(sweep) else option_curve if len(sweep.options) == 1 else None
+    if draw is None:
+        return
+    for metric in CURVES:
+        yield draw(topic.name("sweep-plot", *topic.place, metric), sweep, metric)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,9 @@ import numpy as np
 from d2ace.benchmark.store.database import StoredRun
 from d2ace.evaluation import METRICS
 from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.registry import register_figure
 from d2ace.report.run_values import curve, number
+from d2ace.report.topics import ComparisonTopic
 
 from . import style
 from .figure import Array, Figure, canvas, legend_below, mean_and_spread, plain
@@ -247,3 +249,31 @@ def _all_runs(comparison: MethodComparison, dataset: str) -> list[StoredRun]:
 
 def _train_rows(run: StoredRun) -> float:
     return number((run.result or {}).get("dataset", {}).get("train"))
+
+
+@register_figure("convergence", order=10)
+def _convergence(topic: ComparisonTopic) -> Iterator[Figure | None]:
+    yield from _by_dataset(topic, {"loss": losses, "validation": validation})
+
+
+@register_figure("time", order=10)
+def _time(topic: ComparisonTopic) -> Iterator[Figure | None]:
+    for dataset in topic.comparison.datasets:
+        name = topic.name("time-plot", topic.heading, dataset)
+        yield time_split(name, topic.comparison, dataset)
+
+
+@register_figure("selection", order=10)
+def _selection(topic: ComparisonTopic) -> Iterator[Figure | None]:
+    yield from _by_dataset(
+        topic, {"effective-rows": effective_rows, "distinct-rows": distinct_rows}
+    )
+
+
+def _by_dataset(
+    topic: ComparisonTopic, kinds: dict[str, Callable[..., Figure | None]]
+) -> Iterator[Figure | None]:
+    for dataset in topic.comparison.datasets:
+        for kind, make in kinds.items():
+            name = topic.name(kind, topic.heading, dataset)
+            yield make(name, topic.comparison, dataset, topic.looks)

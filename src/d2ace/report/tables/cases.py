@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from d2ace.report.figures.cases import PROPERTIES, chosen_labels, label_weight_curves, shares
+from d2ace.report.registry import register_table
 from d2ace.report.run_values import Array, Recording
+from d2ace.report.topics import CaseTopic
 from d2ace.report.wording import counted
 
 from .table import Cell, ReportTable, Value, figure, p_text, word
@@ -127,3 +130,11 @@ def against_auc(weights: Array, auc: Array) -> tuple[float | None, float | None]
 
 def _percent(share: float | None) -> Cell:
     return Cell("–") if share is None else Cell(f"{share:.0%}", share)
+
+
+@register_table("cases", order=10)
+def _cases(topic: CaseTopic) -> Iterator[ReportTable | None]:
+    place, recorded = topic.place, topic.recorded
+    if topic.epochs:
+        yield drawn_most(topic.name("drawn-most", place), place, topic.epochs, recorded)
+    yield label_weights(topic.name("label-weights", place), place, recorded)

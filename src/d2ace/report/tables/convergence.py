@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from d2ace.benchmark.store.database import StoredRun
@@ -10,7 +12,9 @@ from d2ace.report.figures import style
 from d2ace.report.figures.training import monitored
 from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.method_names import BASELINE
+from d2ace.report.registry import register_table
 from d2ace.report.run_values import Array, curve, number
+from d2ace.report.topics import ComparisonTopic
 
 from .table import Cell, ReportTable, Value, word
 
@@ -200,3 +204,12 @@ def _median(hits: list[tuple[int, float]], runs: int, part: int) -> float:
     values += [float("inf")] * (runs - len(values))
     middle = (values[(runs - 1) // 2], values[runs // 2])
     return float(np.mean(middle))
+
+
+@register_table("convergence", order=10)
+def _convergence(topic: ComparisonTopic) -> Iterator[ReportTable | None]:
+    kinds = {"targets": targets, "peaks": peaks, "losses": losses}
+    for kind, make in kinds.items():
+        if make is targets and BASELINE not in topic.comparison.methods:
+            continue
+        yield make(topic.name(kind, topic.heading), topic.comparison)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from d2ace.report.figures.training import seconds
 from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.method_names import BASELINE, order
 from d2ace.report.naming import dataset_names
+from d2ace.report.registry import register_table
+from d2ace.report.topics import ComparisonTopic, StoreTopic
 from d2ace.report.wording import counted
 
 from .table import Cell, ReportTable, Value, figure, word
@@ -250,3 +252,14 @@ def _ratio(runs: tuple[StoredRun, ...], baseline: tuple[StoredRun, ...]) -> floa
     both = base.keys() & own.keys()
     below = sum(base[where] for where in sorted(both))
     return sum(own[where] for where in sorted(both)) / below if below else None
+
+
+@register_table("time", order=10)
+def _times(topic: ComparisonTopic) -> Iterator[ReportTable | None]:
+    yield times(topic.name("times", topic.heading), topic.comparison)
+
+
+@register_table("runs", order=10)
+def _runs(topic: StoreTopic) -> Iterator[ReportTable | None]:
+    yield inventory(topic.name("all-runs"), topic.laboratory)
+    yield failures(topic.name("failed-runs"), topic.laboratory)

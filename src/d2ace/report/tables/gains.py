@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from d2ace.evaluation import METRICS
 from d2ace.report.collect import SHOWN
 from d2ace.report.intervals import HOW, PairedInterval, interval
 from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.method_names import BASELINE, base_of
 from d2ace.report.published import Published
+from d2ace.report.registry import register_table
+from d2ace.report.topics import ComparisonTopic
+from d2ace.report.wording import SINGLE_PAIR, WITHIN_NOISE
 
 from .scores import Beside
 from .table import Cell, ReportTable, Value, signed, word
@@ -68,8 +73,14 @@ def by_dataset(
             paper = "" if theirs is None else signed(f"paper {theirs:+.4f}")
             note = "\n".join(filter(None, [_certainty(one), paper]))
             numbers = _numbers(one)
-            mean, _, spread = signed(str(one)).partition(" ")
-            row.append(Cell(mean, numbers["difference"], spread=spread, note=note))
+            row.append(
+                Cell(
+                    signed(one.mean_text),
+                    numbers["difference"],
+                    spread=signed(one.range_text),
+                    note=note,
+                )
+            )
             data.append({"dataset": dataset, "method": method, **numbers, "published": theirs})
         rows.append(row)
     return ReportTable(
@@ -92,11 +103,22 @@ def _rivals(comparison: MethodComparison) -> list[str]:
 
 def _certainty(one: PairedInterval) -> str:
     if one.low is None:
-        return "a single pair of runs" if one.count else ""
-    sure = "within noise" if one.noise else "clear of zero"
+        return SINGLE_PAIR if one.count else ""
+    sure = WITHIN_NOISE if one.noise else "clear of zero"
     return f"{sure}, between datasets" if one.between_datasets else sure
 
 
 def _numbers(one: PairedInterval) -> dict[str, Value]:
     mean = one.mean if one.count else None
     return {"difference": mean, "low": one.low, "high": one.high, "pairs": one.count}
+
+
+@register_table("scores", order=20)
+def _gains(topic: ComparisonTopic) -> Iterator[ReportTable]:
+    comparison = topic.comparison
+    if BASELINE not in comparison.methods or len(comparison.methods) == 1:
+        return
+    yield gains(topic.name("gains", topic.heading), comparison)
+    for metric in topic.judged:
+        name = topic.name("gains", topic.heading, metric)
+        yield by_dataset(name, comparison, metric, topic.published)

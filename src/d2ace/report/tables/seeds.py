@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -10,7 +11,9 @@ from d2ace.evaluation import METRICS
 from d2ace.report.intervals import plus
 from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.method_names import BASELINE
+from d2ace.report.registry import register_table
 from d2ace.report.run_values import Array, paired, test_score
+from d2ace.report.topics import ComparisonTopic
 from d2ace.report.wording import metric_title
 
 from .table import Cell, ReportTable, Value, figure, signed, word
@@ -102,3 +105,9 @@ def _deviation(by_seed: list[dict[int, float]]) -> float | None:
         return None
     table: Array = np.array([[own[fold] for fold in common] for own in by_seed])
     return float(np.sqrt(table.var(axis=0, ddof=1).mean()))
+
+
+@register_table("scores", order=30)
+def _seeds(topic: ComparisonTopic) -> Iterator[ReportTable | None]:
+    for metric in topic.judged:
+        yield seeds(topic.name("seeds", topic.heading, metric), topic.comparison, metric)

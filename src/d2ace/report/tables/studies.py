@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +15,11 @@ from d2ace.evaluation import METRICS
 from d2ace.report.collect import SHOWN
 from d2ace.report.figures.studies import FULL
 from d2ace.report.intervals import HOW, interval
-from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.method_comparison import DIGITS, MethodComparison
+from d2ace.report.registry import register_table
 from d2ace.report.run_values import Array, mean_score, paired, pairs, test_score
 from d2ace.report.sweeps import Sweep, as_point
+from d2ace.report.topics import ComparisonTopic, SweepTopic
 from d2ace.report.wording import counted
 from d2ace.selectors import SELECTORS
 
@@ -159,15 +162,17 @@ def _unknown(study: Sweep) -> str:
 
 
 def _marked(rows: list[list[Cell]], first: int) -> list[list[Cell]]:
-    """The best three of each metric's column marked, by printed score."""
+    """The best three of each metric's column marked."""
     for place, metric in enumerate(SHOWN, start=first):
         higher = METRICS[metric].higher_is_better
-        printed = [float(row[place].text) for row in rows if row[place].value is not None]
+        # By printed score: equal ones share a place.
+        values = [row[place].value for row in rows]
+        printed = [round(value, DIGITS) for value in values if isinstance(value, float)]
         for row in rows:
             cell = row[place]
-            if cell.value is None:
+            if not isinstance(cell.value, float):
                 continue
-            own = float(cell.text)
+            own = round(cell.value, DIGITS)
             rank = 1 + sum(other > own if higher else other < own for other in printed)
             if rank <= 3 and len(printed) > 1:
                 row[place] = replace(cell, place=rank)
@@ -203,3 +208,15 @@ def _value(value: Any) -> Cell:
     if isinstance(value, tuple):
         return word(" → ".join(f"{item:g}" for item in value))
     return word(str(value))
+
+
+@register_table("ablation", order=10)
+def _ablation(topic: ComparisonTopic) -> Iterator[ReportTable]:
+    model = topic.comparison.model
+    for dataset in topic.comparison.datasets:
+        yield ablation(topic.name("ablation", model, dataset), topic.comparison, dataset)
+
+
+@register_table("sweeps", order=10)
+def _sweep(topic: SweepTopic) -> Iterator[ReportTable]:
+    yield sweep(topic.name("sweep", *topic.place), topic.sweep)
