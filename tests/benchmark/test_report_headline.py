@@ -109,12 +109,12 @@ def test_the_best_rank_of_many_methods_by_chance_is_no_headline(store: Store) ->
 
     def score(method: str, place: int, fold: int) -> float:
         wobble = {"D2ACE": 0.01, "Active": -0.002, "ML-Unc": 0.001}.get(method, 0.0)
-        return level(place, fold) + wobble * (1 + 0.35 * (fold - 1))
+        return level(place, fold) + wobble * (1 + 0.15 * (fold - 1))
 
     fill(store, 1, [*NAMES], score)
     (one,) = collect(store).comparisons
     verdicts = {finding.metric: finding.against_baseline["D2ACE"] for finding in findings(one)}
-    assert verdicts["macro_auc"] in (Verdict.BETTER_NOT_SHOWN, Verdict.NOISE)
+    assert verdicts["macro_auc"] is Verdict.BETTER_NOT_SHOWN
     assert told(store)[0] == "No method is shown to be better than Random."
 
 

@@ -326,6 +326,18 @@ def test_a_method_looks_the_same_in_every_company() -> None:
     ]
 
 
+def test_methods_of_the_library_have_the_palette_in_their_order() -> None:
+    found = style.looks(METHODS)
+    assert [look.colour for look in found.values()] == [
+        colour for colour, _, _ in style.PALETTE[: len(METHODS)]
+    ]
+    assert [found[method].colour for method in ("Random", "ML-Unc", "D2ACE")] == [
+        *("#8a8a8a", "#1062ad", "#dd4b10"),
+    ]
+    (mine,) = style.looks(["Mine"]).values()
+    assert mine.colour not in {look.colour for look in found.values()}
+
+
 def test_methods_are_told_apart_without_colour() -> None:
     assert len({marker for _, marker, _ in style.PALETTE}) == len(style.PALETTE)
     assert len({dashes for _, _, dashes in style.PALETTE}) == len(style.PALETTE)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from d2ace import evaluation
+
 from .collect import Laboratory
-from .judgement import FEWEST, Judgement
+from .judgement import FEWEST, LEVEL, Judgement
 from .method_names import BASELINE, order
 from .verdicts import Verdict
 from .wording import WITHIN_NOISE, counted, listed
@@ -29,40 +31,57 @@ def headline(laboratory: Laboratory, found: list[Judgement]) -> list[str]:
             f"{BASELINE} was not run{where}, so that no method is compared with it.",
             _leaders(comparable),
         ]
-    better = _shown(beside, Verdict.BETTER, "better")
-    worse = _shown(beside, Verdict.WORSE, "worse")
-    return [
-        better or f"No method is shown to be better than {BASELINE}.",
-        *([worse] if worse else []),
-        _leaders(comparable),
-        _strength(comparable, sum(one.enough for one in beside)),
-    ]
-
-
-def _shown(found: list[Judgement], verdict: Verdict, word: str) -> str:
-    """Which methods have this verdict, the one with the most tables first; empty for none."""
-    where: dict[str, list[Judgement]] = {}
-    for one in found:
-        for method, own in one.against_baseline.items():
-            if own is verdict:
-                where.setdefault(method, []).append(one)
-    if not where:
-        return ""
-    alike: dict[int, list[str]] = {}
-    for method in sorted(order(where), key=lambda method: -len(where[method])):
-        alike.setdefault(len(where[method]), []).append(method)
-    (most, first), *rest = alike.items()
-    tables = [one for several in where.values() for one in several]
+    testable = [one for one in beside if one.enough]
+    better, worse = _tested(testable) if testable else _on_these(beside)
+    of = _tables(beside)
+    if len(beside) > len(testable) > 0:
+        of = f"{counted(len(testable), 'table')} that can be tested"
     here = ""
-    if not any(one.enough for one in tables):  # the intervals speak of these datasets alone
+    if not testable:  # intervals speak of these datasets alone
         here = (
-            " on this dataset" if all(one.datasets == 1 for one in tables) else " on these datasets"
+            " on these datasets" if max(one.datasets for one in beside) > 1 else " on this dataset"
         )
-    said = f"{listed(first)} {'is' if len(first) == 1 else 'are'} {word} than {BASELINE}{here}"
-    if len(found) == 1:
+    said = [
+        _named(methods, f"{word} than {BASELINE}{here}", "" if len(beside) == 1 else of)
+        for word, methods in (("better", better), ("worse", worse))
+        if methods
+    ]
+    if not better:
+        said.insert(0, f"No method is shown to be better than {BASELINE}.")
+    return [*said, _leaders(comparable), _strength(comparable, len(testable))]
+
+
+def _tested(found: list[Judgement]) -> tuple[list[str], list[str]]:
+    """The methods that the tests over datasets show to be better and worse, once for each table."""
+    verdicts = [item for one in found for item in one.against_baseline.items()]
+    better = [method for method, verdict in verdicts if verdict is Verdict.BETTER]
+    return better, [method for method, verdict in verdicts if verdict is Verdict.WORSE]
+
+
+def _on_these(found: list[Judgement]) -> tuple[list[str], list[str]]:
+    """The same by Student's test over folds and seeds, corrected for all methods and tables."""
+    gains = {
+        (place, name): gain for place, one in enumerate(found) for name, gain in one.gains.items()
+    }
+    corrected = evaluation.holm(
+        {where: gain.p_value for where, gain in gains.items() if gain.p_value is not None}
+    )
+    clear = [where for where in gains if corrected.get(where, 1.0) < LEVEL]
+    better = [where[1] for where in clear if gains[where].mean > 0]
+    return better, [where[1] for where in clear if gains[where].mean < 0]
+
+
+def _named(methods: list[str], what: str, of: str) -> str:
+    """Which methods are so, and in how many tables, those with the most first."""
+    counts: dict[int, list[str]] = {}
+    for method in order(methods):
+        counts.setdefault(methods.count(method), []).append(method)
+    (most, first), *rest = sorted(counts.items(), reverse=True)
+    said = f"{listed(first)} {'is' if len(first) == 1 else 'are'} {what}"
+    if not of:
         return f"{said}."
-    counts = [f"{said} in {most}", *(f"{listed(others)} in {count}" for count, others in rest)]
-    return f"{', '.join(counts)} of {_tables(found)}."
+    others = [f"{listed(names)} in {count}" for count, names in rest]
+    return f"{', '.join([f'{said} in {most}', *others])} of {of}."
 
 
 def _leaders(found: list[Judgement]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from d2ace import evaluation
@@ -90,7 +90,7 @@ class Judgement:
     @property
     def enough(self) -> bool:
         """Whether there are enough datasets for the signed-rank test to have any power."""
-        return _enough(self.table)
+        return self.datasets >= FEWEST
 
     def reachable(self, rivals: int) -> bool:
         """Whether a win on every dataset would have been significant after the correction."""
@@ -150,7 +150,7 @@ def judge(comparison: MethodComparison, metric: str) -> Judgement:
         reference=CANDIDATE if CANDIDATE in ranks else best,
         all_tests=tests,
         gains=gains,
-        against_baseline=_against_baseline(table, ranks, tests, gains),
+        against_baseline=_against_baseline(ranks, tests, gains, len(table) >= FEWEST),
         friedman=None if untestable else evaluation.friedman(table).p_value,
         critical_difference=None if untestable else _critical_difference(len(methods), len(table)),
         untestable=untestable,
@@ -171,22 +171,17 @@ def _tests(table: Scores, reference: str, higher: bool) -> SignedRankTests:
         for method, one in found.items()
         if base_of(method) != base_of(reference)
     }
-    return SignedRankTests(found, _corrected(rivals))
-
-
-def _corrected(p_values: Mapping[Hashable, float]) -> dict[str, float]:
-    """By Holm, for their number."""
-    return {str(name): p for name, p in evaluation.holm(p_values).items()}
+    corrected = {str(method): p for method, p in evaluation.holm(rivals).items()}
+    return SignedRankTests(found, corrected)
 
 
 def _against_baseline(
-    table: Scores,
     ranks: dict[str, float],
     tests: dict[str, SignedRankTests],
     gains: dict[str, PairedInterval],
+    enough: bool,
 ) -> dict[str, Verdict]:
     """Every method beside the baseline."""
-    here = _corrected({name: one.p_value for name, one in gains.items() if one.p_value is not None})
 
     def verdict(method: str) -> Verdict:
         if len(ranks) == 1:
@@ -201,20 +196,13 @@ def _against_baseline(
         if gain.noise:
             return Verdict.NOISE
         better = gain.mean > 0
-        if _enough(table):
-            winner, loser = (method, BASELINE) if better else (BASELINE, method)
-            shown = winner in tests and tests[winner].significant(loser)
-        else:
-            shown = here[method] < LEVEL
+        winner, loser = (method, BASELINE) if better else (BASELINE, method)
+        shown = enough and winner in tests and tests[winner].significant(loser)
         if better:
             return Verdict.BETTER if shown else Verdict.BETTER_NOT_SHOWN
         return Verdict.WORSE if shown else Verdict.WORSE_NOT_SHOWN
 
     return {method: verdict(method) for method in ranks}
-
-
-def _enough(table: Scores) -> bool:
-    return len(table) >= FEWEST
 
 
 _critical_difference = functools.cache(evaluation.critical_difference)  # slow quantiles

@@ -8,9 +8,8 @@ import enum
 class Verdict(enum.Enum):
     """A method beside the baseline, in one metric of a comparison.
 
-    Better or worse is shown where the interval of the mean difference is clear of zero and a test
-    agrees, corrected for the number of rivals: the signed-rank test over datasets, or Student's
-    over folds and seeds where there are too few datasets for it, which speaks of these alone.
+    Better or worse is shown where the interval of the mean difference is clear of zero and the
+    signed-rank test over datasets agrees, corrected for the number of rivals.
     """
 
     ALONE = enum.auto()
@@ -25,6 +24,7 @@ class Verdict(enum.Enum):
     """No difference at all is plausible too."""
     BETTER = enum.auto()
     BETTER_NOT_SHOWN = enum.auto()
+    """Clear of zero, but the test does not agree or has too few datasets."""
     WORSE = enum.auto()
     WORSE_NOT_SHOWN = enum.auto()
 
