@@ -9,14 +9,15 @@ from judging import RANKED, SCORE
 
 from d2ace.evaluation import METRICS
 from d2ace.report import published
-from d2ace.report.collect import BASELINE, CANDIDATE, Comparison, Laboratory
-from d2ace.report.figures.style import base_of
+from d2ace.report.collect import Laboratory
 from d2ace.report.intervals import interval
+from d2ace.report.judgement import judge
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.method_names import BASELINE, CANDIDATE, base_of
 from d2ace.report.published import Published
 from d2ace.report.tables import gains as gain_tables
 from d2ace.report.tables import scores as score_tables
 from d2ace.report.tables.table import figure, signed
-from d2ace.report.verdicts import judge
 
 STUDIES = ("main", "bibtex", "larger")
 """Whose scores stand beside the paper's."""
@@ -40,7 +41,7 @@ def lines(laboratory: Laboratory) -> list[str]:
     ]
 
 
-def _on_each(one: Comparison, printed: Published) -> list[str]:
+def _on_each(one: MethodComparison, printed: Published) -> list[str]:
     """Scores and their difference, dataset by dataset."""
     levels = score_tables.scores("", one, SCORE, judge(one, SCORE), printed).data or []
     of = {(row["dataset"], row["method"]): row for row in levels}
@@ -63,7 +64,7 @@ def _on_each(one: Comparison, printed: Published) -> list[str]:
     return found
 
 
-def _over_all(one: Comparison, printed: Published) -> list[str]:
+def _over_all(one: MethodComparison, printed: Published) -> list[str]:
     """The mean gain over the datasets that the paper has, and the paper's there and elsewhere."""
     found = []
     for metric in RANKED:

@@ -10,7 +10,9 @@ from evidence import BIBTEX, column, epochs_to_last_loss
 from judging import RANKED, side_study
 
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import BASELINE, Laboratory, curve, mean_score
+from d2ace.report.collect import Laboratory
+from d2ace.report.method_names import BASELINE
+from d2ace.report.run_values import curve, mean_score
 from d2ace.report.tables import convergence as convergence_tables
 
 

@@ -32,8 +32,8 @@ from d2ace.benchmark.store.database import Store
 from d2ace.report import published, sections
 from d2ace.report.collect import collect
 from d2ace.report.figures.figure import standalone
-from d2ace.report.layout import Report
-from d2ace.report.tables.table import Cell, Table
+from d2ace.report.layout import Page
+from d2ace.report.tables.table import Cell, ReportTable
 
 HERE = Path(__file__).resolve().parent
 TITLES = {"reproduction": "the reproduction", "images": "the experiment on images"}
@@ -65,7 +65,7 @@ def results(place: Path = HERE) -> Iterator[Store]:
         yield store
 
 
-def report(place: Path = HERE) -> Report:
+def report(place: Path = HERE) -> Page:
     """Everything `d2ace report` shows, from the results in the folder alone."""
     with results(place) as store:
         return sections.build(collect(store), published.load(None))
@@ -126,7 +126,7 @@ def _progress(store: Store) -> dict[str, tuple[int, int]]:
     return progress
 
 
-def markdown(everything: Report, place: Path = HERE) -> str:
+def markdown(everything: Page, place: Path = HERE) -> str:
     """The page of tables."""
     option = "" if place == HERE else f" --folder docs/{place.name}"
     where = "[README](README.md)" if place == HERE else f"[the guide](../{place.name}.md)"
@@ -158,7 +158,7 @@ def markdown(everything: Report, place: Path = HERE) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _table(table: Table) -> list[str]:
+def _table(table: ReportTable) -> list[str]:
     numeric = [all(row[k].numeric for row in table.rows) for k in range(len(table.columns))]
     return [
         f"**{table.title}.** {table.caption}",
@@ -175,7 +175,7 @@ def _cell(cell: Cell) -> str:
     return "<br>".join(part.replace("|", "\\|") for part in parts if part)
 
 
-def draw(everything: Report, place: Path, before: str) -> None:
+def draw(everything: Page, place: Path, before: str) -> None:
     """Write the figures; those that the page of ``before`` showed, and no others, go first."""
     folder = place / "figures"
     folder.mkdir(exist_ok=True)

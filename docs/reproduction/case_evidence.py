@@ -7,8 +7,10 @@ import math
 import numpy as np
 from judging import LEVEL, Finding, decided, in_part, joined
 
-from d2ace.report.collect import CANDIDATE, Laboratory, Recording
+from d2ace.report.collect import Laboratory
 from d2ace.report.figures.cases import PROPERTIES, label_weight_curves
+from d2ace.report.method_names import CANDIDATE
+from d2ace.report.run_values import Recording
 from d2ace.report.tables.cases import against_auc, top_share
 
 EARLY, LATE = 20, 80

@@ -28,12 +28,14 @@ from judging import (
 from d2ace import evaluation
 from d2ace.evaluation import METRICS
 from d2ace.report import published
-from d2ace.report.collect import BASELINE, CANDIDATE, Array, Comparison, Laboratory, Scores, curve
-from d2ace.report.figures.style import METHODS
+from d2ace.report.collect import Laboratory
+from d2ace.report.judgement import judge
+from d2ace.report.method_comparison import MethodComparison, Scores
+from d2ace.report.method_names import BASELINE, CANDIDATE, METHODS
+from d2ace.report.run_values import Array, curve
 from d2ace.report.tables import convergence as convergence_tables
 from d2ace.report.tables import cost as cost_tables
-from d2ace.report.tables.table import Table
-from d2ace.report.verdicts import judge
+from d2ace.report.tables.table import ReportTable
 
 BY_HARDNESS = ("DIHCL", "Hard-Imb")
 BY_UNCERTAINTY = ("Active", "Recent", "ML-Unc")
@@ -62,7 +64,7 @@ def best_rank(laboratory: Laboratory) -> Finding:
     return in_part(holds), f"our place of {CANDIDATE} and the paper's. {'. '.join(told)}"
 
 
-def _published(one: Comparison, metric: str) -> Scores:
+def _published(one: MethodComparison, metric: str) -> Scores:
     """The paper's scores on those of our datasets that it has."""
     printed = published.load(None)
     table = {
@@ -155,7 +157,7 @@ def cheaper_on_bibtex(laboratory: Laboratory) -> Finding:
     return _cheaper(side_study(laboratory, BIBTEX), [BIBTEX])
 
 
-def _cheaper(one: Comparison, datasets: Iterable[str]) -> Finding:
+def _cheaper(one: MethodComparison, datasets: Iterable[str]) -> Finding:
     """Whether selection takes less with D2ACE than with ML-Unc."""
     holds, told = [], []
     for dataset in datasets:
@@ -182,12 +184,12 @@ def hardness_learns_fastest_on_bibtex(laboratory: Laboratory) -> Finding:
     return _learns_fastest(side_study(laboratory, BIBTEX))
 
 
-def _learns_fastest(one: Comparison) -> Finding:
+def _learns_fastest(one: MethodComparison) -> Finding:
     """By the loss of all training rows."""
     return _both_fastest({dataset: epochs_to_last_loss(one, dataset) for dataset in one.datasets})
 
 
-def epochs_to_last_loss(one: Comparison, dataset: str) -> dict[str, float]:
+def epochs_to_last_loss(one: MethodComparison, dataset: str) -> dict[str, float]:
     """Method -> median epochs until the loss of all training rows is what Random ends with."""
     goals = {
         (run.fold, run.seed): curve(run, "epoch_loss")[-1] for run in one.runs(dataset, BASELINE)
@@ -241,7 +243,7 @@ def faster_than_uncertainty_on_bibtex(laboratory: Laboratory) -> Finding:
     return _lower_loss(side_study(laboratory, BIBTEX))
 
 
-def _lower_loss(one: Comparison) -> Finding:
+def _lower_loss(one: MethodComparison) -> Finding:
     """At the last epoch, on most datasets."""
     holds, told = [], []
     for dataset in one.datasets:
@@ -267,7 +269,7 @@ def hardness_overfits_on_bibtex(laboratory: Laboratory) -> Finding:
     return _overfits(side_study(laboratory, BIBTEX))
 
 
-def _overfits(*comparisons: Comparison) -> Finding:
+def _overfits(*comparisons: MethodComparison) -> Finding:
     """Whether both fall further on most datasets."""
     holds, told = [], []
     for one in comparisons:
@@ -287,27 +289,27 @@ def _overfits(*comparisons: Comparison) -> Finding:
 # Looking at the runs -------------------------------------------------------------------------
 
 
-def _as_in_the_paper(laboratory: Laboratory) -> Comparison:
+def _as_in_the_paper(laboratory: Laboratory) -> MethodComparison:
     """Step 2, whose runs tell the loss of all training rows."""
     return next(each for each in laboratory.comparisons if each.heading == "CLIF")
 
 
-def _compared(laboratory: Laboratory) -> list[Comparison]:
+def _compared(laboratory: Laboratory) -> list[MethodComparison]:
     return [main_study(laboratory, model) for model in COMPARED]
 
 
-def _tables(laboratory: Laboratory) -> list[tuple[Comparison, str]]:
+def _tables(laboratory: Laboratory) -> list[tuple[MethodComparison, str]]:
     """Every model and dataset of steps 1 and 3."""
     return [(one, dataset) for one in _compared(laboratory) for dataset in one.datasets]
 
 
-def _shares(one: Comparison, dataset: str) -> dict[str, float]:
+def _shares(one: MethodComparison, dataset: str) -> dict[str, float]:
     """What selection takes beside training, by method."""
     found = {method: cost_tables.selection_share(one.runs(dataset, method)) for method in METHODS}
     return {method: share for method, share in found.items() if share is not None}
 
 
-def column(table: Table | None, dataset: str, column: str) -> dict[str, float | None]:
+def column(table: ReportTable | None, dataset: str, column: str) -> dict[str, float | None]:
     """A column of a table's data on one dataset, for the paper's eight methods."""
     return {
         row["method"]: row[column]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from d2ace.report.collect import Comparison, Laboratory
-from d2ace.report.figures.style import METHODS
-from d2ace.report.intervals import Interval, plus
+from d2ace.report.collect import Laboratory
+from d2ace.report.intervals import PairedInterval, plus
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.method_names import METHODS
 from d2ace.report.tables.table import signed
 
 REPRODUCED, IN_PART, NOT = "reproduced", "in part", "not reproduced"
@@ -57,17 +58,17 @@ def joined(verdicts: list[str]) -> str:
     return NOT if NOT in verdicts else UNDECIDED
 
 
-def better(gap: Interval) -> bool:
+def better(gap: PairedInterval) -> bool:
     """Clearly above zero."""
     return gap.mean > 0 and not gap.noise
 
 
-def worse(gap: Interval) -> bool:
+def worse(gap: PairedInterval) -> bool:
     """Clearly below zero."""
     return gap.mean < 0 and not gap.noise
 
 
-def words(gap: Interval) -> str:
+def words(gap: PairedInterval) -> str:
     """As in the text of the page: mean (low to high)."""
     return f"{difference(gap.mean)} ({difference(gap.low)} to {difference(gap.high)})"
 
@@ -77,7 +78,7 @@ def difference(value: float) -> str:
     return signed(plus(value))
 
 
-def main_study(laboratory: Laboratory, model: str) -> Comparison:
+def main_study(laboratory: Laboratory, model: str) -> MethodComparison:
     """The eight methods on the datasets of steps 1 and 3; variants are left out."""
     one = next(
         each for each in laboratory.comparisons if (each.study, each.model) == ("main", model)
@@ -87,9 +88,9 @@ def main_study(laboratory: Laboratory, model: str) -> Comparison:
         for (dataset, method), runs in one.cells.items()
         if dataset in COMPARED[model] and method in METHODS
     }
-    return Comparison(one.study, one.model, cells)
+    return MethodComparison(one.study, one.model, cells)
 
 
-def side_study(laboratory: Laboratory, name: str) -> Comparison:
+def side_study(laboratory: Laboratory, name: str) -> MethodComparison:
     """A study with a name of its own."""
     return next(one for one in laboratory.comparisons if one.study == name)

@@ -23,8 +23,10 @@ from judging import (
 
 from d2ace.benchmark.store.database import StoredRun
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import Laboratory, Sweep, paired, test_score
-from d2ace.report.intervals import Interval, interval
+from d2ace.report.collect import Laboratory
+from d2ace.report.intervals import PairedInterval, interval
+from d2ace.report.run_values import paired, test_score
+from d2ace.report.sweeps import Sweep
 
 MIXTURES, OTHERS = "BCDEF", "GIJK"
 """Variants of the ablation: other mixtures of the two metrics, and what is left beside H."""
@@ -131,7 +133,7 @@ def high_to_low_is_best(laboratory: Laboratory) -> Finding:
 # Looking at the runs -------------------------------------------------------------------------
 
 
-def _ablation(laboratory: Laboratory, baseline: str) -> dict[str, dict[str, Interval]]:
+def _ablation(laboratory: Laboratory, baseline: str) -> dict[str, dict[str, PairedInterval]]:
     """Dataset -> variant but A -> its difference to one of the variants."""
     (study,) = laboratory.ablations
     return {
@@ -152,7 +154,7 @@ def _mean(runs: Iterable[StoredRun]) -> float:
     return float(np.mean([test_score(run, SCORE) for run in runs]))
 
 
-def _difference(sweep: Sweep, value: Any, other: Any, metric: str = SCORE) -> Interval:
+def _difference(sweep: Sweep, value: Any, other: Any, metric: str = SCORE) -> PairedInterval:
     return interval([paired(metric, sweep.points[value,], sweep.points[other,])])
 
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from d2ace.benchmark.plan.specs import METHODS, RunSpec
 from d2ace.benchmark.store.database import Store
+from d2ace.report.judgement import Judgement, judge_all
+from d2ace.report.method_comparison import MethodComparison
 
 METRICS = {  # level of a middling dataset, effect of a better method
     "macro_auc": (0.78, 1.0),
@@ -181,6 +183,11 @@ def scored(
     content["test"] = dict.fromkeys(content["test"], score)
     content["dataset"] |= {"digest": digest} if digest else {}
     store.add(spec, content)
+
+
+def findings(comparison: MethodComparison) -> list[Judgement]:
+    """What a comparison says, one for each metric that has ranks."""
+    return [one for one in judge_all(comparison).values() if one.average_ranks]
 
 
 DATASETS = ("emotions", "birds", "scene", "yeast", "cal500", "enron", MARKED)

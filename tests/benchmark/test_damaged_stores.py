@@ -22,9 +22,8 @@ from d2ace.benchmark.plan.grid import load_grid, make_grid
 from d2ace.benchmark.plan.specs import RunSpec
 from d2ace.benchmark.store.database import Store
 from d2ace.benchmark.store.file import RUN, checksum
-from d2ace.report import published, sections
+from d2ace.report import compare, published, sections
 from d2ace.report.collect import collect
-from d2ace.report.compare import compare
 
 
 def filled(path: Path) -> Store:

@@ -18,11 +18,10 @@ from d2ace._util.errors import UserError
 from d2ace.benchmark.plan.specs import RunSpec
 from d2ace.benchmark.store.database import Store
 from d2ace.cli.main import main
-from d2ace.report import published, sections
+from d2ace.report import compare, published, sections
 from d2ace.report.collect import collect
-from d2ace.report.compare import compare
 from d2ace.report.page import write_report
-from d2ace.report.tables.table import Table
+from d2ace.report.tables.table import ReportTable
 
 TRAP = """
 from pathlib import Path
@@ -178,6 +177,6 @@ def test_a_name_is_no_formula_in_a_spreadsheet(tmp_path: Path) -> None:
             store.add(spec, result(spec))
         report = sections.build(collect(store), published.load(None))
     parts = [part for section in report.sections for part in section.parts]
-    tables = [part.csv() for part in parts if isinstance(part, Table)]
+    tables = [part.csv() for part in parts if isinstance(part, ReportTable)]
     assert any("HYPERLINK" in text for text in tables)
     assert not [text for text in tables if re.search(r'(^|,)"?=', text, re.MULTILINE)]

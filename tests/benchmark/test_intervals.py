@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from d2ace.report.intervals import Interval, Pair, interval
+from d2ace.report.intervals import Pair, PairedInterval, interval
 
 RATIO = 0.25
 
@@ -81,4 +81,4 @@ def test_equal_differences_are_certain() -> None:
 
 
 def test_a_difference_that_is_printed_as_zero_is_not_negative() -> None:
-    assert str(Interval(-0.00001, -0.1, -0.00004, 5)) == "+0.0000 [-0.1000, +0.0000]"
+    assert str(PairedInterval(-0.00001, -0.1, -0.00004, 5)) == "+0.0000 [-0.1000, +0.0000]"

@@ -18,7 +18,7 @@ from d2ace.benchmark.store.database import Store
 from d2ace.report.collect import collect
 from d2ace.report.tables.cost import failures, inventory, missing_runs
 from d2ace.report.tables.studies import sweep
-from d2ace.report.tables.table import Table
+from d2ace.report.tables.table import ReportTable
 from d2ace.selectors import find_selector
 
 SMALL: dict[str, Any] = {"datasets": ["digits"], "models": ["mlp"]}
@@ -162,7 +162,7 @@ def test_a_methods_own_value_is_that_of_its_preset(store: Store) -> None:
 
 def own_sweep(
     store: Store, folder: Path, vary: dict[str, list[Any]], selector: Any = "mine.py:Mine"
-) -> Table:
+) -> ReportTable:
     """The table of a sweep that was described as a grid, of its last study."""
     settings = {**SMALL, "kind": "sweep", "vary": vary, "selectors": [selector], "run_folds": [0]}
     for spec in make_grid(settings, folder=folder).specs:

@@ -5,22 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from report_data import findings
 from report_data import scored as add
 
 from d2ace import evaluation
 from d2ace.benchmark.store.database import Store
 from d2ace.report import published
-from d2ace.report.collect import Comparison, collect
-from d2ace.report.summary import findings, glance, headline, sentences
+from d2ace.report.collect import collect
+from d2ace.report.headline import headline
+from d2ace.report.judgement import judge
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.summary import sentences
 from d2ace.report.tables.gains import gains
+from d2ace.report.tables.glance import glance
 from d2ace.report.tables.scores import scores
 from d2ace.report.tables.seeds import seeds
 from d2ace.report.tables.studies import ablation, sweep
-from d2ace.report.tables.table import Table
-from d2ace.report.verdicts import judge
+from d2ace.report.tables.table import ReportTable
 
 
-def comparison(store: Store) -> Comparison:
+def comparison(store: Store) -> MethodComparison:
     (one,) = collect(store).comparisons
     return one
 
@@ -199,7 +203,8 @@ def test_a_tie_is_called_one(store: Store) -> None:
     add(store, "Random", "random", 0.7)
     add(store, "D2ACE", "d2ace", 0.7)
     laboratory = collect(store)
-    words = headline(laboratory, findings(laboratory.comparisons[0]))[0]
+    first, words, *_ = headline(laboratory, findings(laboratory.comparisons[0]))
+    assert first == "No method is shown to be better than Random."
     assert words.startswith("D2ACE and Random both have the best average rank in 4 of 4")
 
 
@@ -210,7 +215,7 @@ def test_a_study_on_the_side_does_not_decide_the_headline(store: Store) -> None:
     def words() -> str:
         laboratory = collect(store)
         found = [finding for one in laboratory.comparisons for finding in findings(one)]
-        return headline(laboratory, found)[0]
+        return headline(laboratory, found)[1]
 
     assert words().startswith("D2ACE has the best average rank in 3 of 4 tables")
     add(store, "D2ACE", "d2ace", 0.7)
@@ -258,7 +263,7 @@ def swept(store: Store, size: int, scores: dict[int, float]) -> None:
         add(store, f"K={size}", "d2ace", score, fold, study="sweep", selector_options=options)
 
 
-def shown(table: Table, heading: str) -> list[str]:
+def shown(table: ReportTable, heading: str) -> list[str]:
     place = table.columns.index(heading)
     return [row[place].text for row in table.rows]
 

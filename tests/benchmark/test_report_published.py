@@ -11,9 +11,9 @@ from d2ace._util.errors import UserError
 from d2ace.benchmark.store.database import Store
 from d2ace.report import published
 from d2ace.report.collect import collect
+from d2ace.report.judgement import judge
 from d2ace.report.tables import gains as gain_tables
 from d2ace.report.tables import scores as score_tables
-from d2ace.report.verdicts import judge
 
 
 def printed(

@@ -21,11 +21,12 @@ from d2ace.report import summary
 from d2ace.report.collect import collect
 from d2ace.report.figures import style
 from d2ace.report.figures.cases import chosen_labels, shares
+from d2ace.report.judgement import judge
+from d2ace.report.method_names import METHODS, order
 from d2ace.report.page import write_report
 from d2ace.report.tables import cases as case_tables
 from d2ace.report.tables import convergence as convergence_tables
 from d2ace.report.tables import cost as cost_tables
-from d2ace.report.verdicts import judge
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -120,7 +121,7 @@ def stored(
 
 def said(store: Store) -> str:
     (comparison,) = collect(store).comparisons
-    found = summary.findings(comparison)
+    found = report_data.findings(comparison)
     return " ".join(summary.sentences(found[0])).replace("\u00a0", " ")
 
 
@@ -308,21 +309,38 @@ def test_tables_of_a_case_study_say_who_is_drawn_most_and_which_labels_count() -
 
 
 def test_a_method_looks_the_same_in_every_company() -> None:
-    alone, among = style.looks(["D2ACE"]), style.looks([*style.METHODS, "Mine", "Yours"])
+    alone, among = style.looks(["D2ACE"]), style.looks([*METHODS, "Mine", "Yours"])
     assert alone["D2ACE"] == among["D2ACE"]
     assert len({look.colour for look in among.values()}) == len(among)
     assert len({look.marker for look in among.values()}) == len(among)
-    assert len({str(look.dashes) for look in among.values()}) >= len(style.METHODS)
+    assert len({str(look.dashes) for look in among.values()}) >= len(METHODS)
     variant = style.looks(["D2ACE", "D2ACE (reference)"])["D2ACE (reference)"]
     assert variant.colour == alone["D2ACE"].colour
     assert variant.hollow
     assert variant.dashes != alone["D2ACE"].dashes
-    assert style.order(["Zed", "D2ACE (reference)", "Random", "D2ACE"]) == [
+    assert order(["Zed", "D2ACE (reference)", "Random", "D2ACE"]) == [
         "Random",
         "D2ACE",
         "D2ACE (reference)",
         "Zed",
     ]
+
+
+def test_methods_of_the_library_have_the_palette_in_their_order() -> None:
+    found = style.looks(METHODS)
+    assert [look.colour for look in found.values()] == [
+        colour for colour, _, _ in style.PALETTE[: len(METHODS)]
+    ]
+    assert [found[method].colour for method in ("Random", "ML-Unc", "D2ACE")] == [
+        *("#8a8a8a", "#1062ad", "#dd4b10"),
+    ]
+    (mine,) = style.looks(["Mine"]).values()
+    assert mine.colour not in {look.colour for look in found.values()}
+
+
+def test_methods_are_told_apart_without_colour() -> None:
+    assert len({marker for _, marker, _ in style.PALETTE}) == len(style.PALETTE)
+    assert len({dashes for _, _, dashes in style.PALETTE}) == len(style.PALETTE)
 
 
 VISION = {  # Machado, Oliveira and Fernandes 2009, complete absence of a cone
@@ -354,10 +372,9 @@ def lab(light: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("vision", VISION)
 def test_colours_stay_apart_for_every_eye(vision: str) -> None:
-    seen = [
-        lab(np.array(VISION[vision]) @ linear(look.colour))
-        for look in style.looks(style.METHODS).values()
-    ]
+    """Of eight, that is: more cannot all be told apart without some cone, but for their markers."""
+    colours = [colour for colour, _, _ in style.PALETTE[:8]]
+    seen = [lab(np.array(VISION[vision]) @ linear(colour)) for colour in colours]
     apart = min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2))
     assert apart > 20  # 2 can just be told apart side by side
 
@@ -367,8 +384,8 @@ def test_colours_are_visible_on_both_grounds(ground: str) -> None:
     def luminance(colour: str) -> float:
         return float(np.array([0.2126, 0.7152, 0.0722]) @ linear(colour))
 
-    for look in style.looks([*style.METHODS, *"abcdef"]).values():
-        low, high = sorted([luminance(look.colour), luminance(ground)])
+    for colour, _, _ in style.PALETTE:
+        low, high = sorted([luminance(colour), luminance(ground)])
         assert (high + 0.05) / (low + 0.05) > 1.9
 
 

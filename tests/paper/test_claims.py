@@ -15,8 +15,10 @@ import parts_evidence
 import pytest
 
 from d2ace.benchmark.store.database import StoredRun
-from d2ace.report.collect import Comparison, Laboratory, Sweep
-from d2ace.report.figures.style import METHODS
+from d2ace.report.collect import Laboratory
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.method_names import METHODS
+from d2ace.report.sweeps import Sweep
 
 FOLDS = (-0.02, 0.0, 0.02)
 """What a fold adds to every score; differences within a fold do not see it."""
@@ -55,13 +57,13 @@ def compared(
     datasets: Sequence[str],
     study: str = "main",
     **more: Any,
-) -> Comparison:
+) -> MethodComparison:
     cells = {
         (dataset, method): runs(score, **{key: values[method] for key, values in more.items()})
         for dataset in datasets
         for method, score in scores.items()
     }
-    return Comparison(study, model, cells)
+    return MethodComparison(study, model, cells)
 
 
 def models(scores: Mapping[str, float], **more: Any) -> Laboratory:
@@ -74,7 +76,7 @@ def models(scores: Mapping[str, float], **more: Any) -> Laboratory:
     return laboratory(comparisons=ours)
 
 
-def on_bibtex(**more: Any) -> Comparison:
+def on_bibtex(**more: Any) -> MethodComparison:
     """Step 6, which has five of the methods."""
     few = {method: RISING[method] for method in ("Random", "DIHCL", "Hard-Imb", "ML-Unc", "D2ACE")}
     return compared(few, "CLIF", ["bibtex"], "bibtex", **more)
@@ -212,7 +214,7 @@ def ablation(**changed: tuple[StoredRun, ...]) -> Laboratory:
     """All variants a little worse than A in every fold, but for those given."""
     level = {variant: runs(0.8 - 0.001 * place) for place, variant in enumerate("ABCDEFGHIJK")}
     cells = {("birds", variant): own for variant, own in {**level, **changed}.items()}
-    return laboratory(ablations=[Comparison("ablation", "CLIF", cells)])
+    return laboratory(ablations=[MethodComparison("ablation", "CLIF", cells)])
 
 
 def test_all_variants_must_lose() -> None:
@@ -304,7 +306,7 @@ def recorded(dataset: str, recordings: Mapping[str, Mapping[str, Any]]) -> Labor
     """One run of each method on a dataset, with what it recorded."""
     names = ("main", "method", dataset, "CLIF", "d2ace", 0, 0, "finished", None, {"record": True})
     cells = {(dataset, method): (StoredRun(0, method, *names, {}, ""),) for method in recordings}
-    case = Comparison("case", "CLIF", cells)
+    case = MethodComparison("case", "CLIF", cells)
     return laboratory(cases=[case], recording=lambda run: recordings[run.key])
 
 

@@ -16,8 +16,9 @@ from d2ace.benchmark.plan.specs import RunSpec
 from d2ace.benchmark.plan.studies import ABLATION, SWEEPS, parse_value, parse_vary
 from d2ace.benchmark.store.database import Store
 from d2ace.benchmark.store.file import is_there
-from d2ace.report.compare import compare as compare_stores
-from d2ace.report.naming import tell_apart
+from d2ace.report import compare as compare_stores
+from d2ace.report import tell_apart
+from d2ace.selectors import D2ACE
 
 from .bench_output import print_comparison, print_json, print_plan
 from .bench_session import Session, work
@@ -137,7 +138,7 @@ def bench(
 @_with_options
 def ablate(
     variants: Annotated[
-        str, typer.Option(help="Variants of D2ACE, separated by commas.")
+        str, typer.Option(help=f"Variants of {D2ACE.title}, separated by commas.")
     ] = ",".join(ABLATION),
     *,
     options: Options,
@@ -155,7 +156,7 @@ def sweep(
             metavar="NAME=V1,V2,...", help=f"An option and its values, or {', '.join(SWEEPS)}."
         ),
     ],
-    selector: Annotated[str, typer.Option(help="The method whose option is varied.")] = "d2ace",
+    selector: Annotated[str, typer.Option(help="The method whose option is varied.")] = D2ACE.name,
     *,
     options: Options,
 ) -> None:

@@ -14,7 +14,7 @@ from d2ace.benchmark.run.monitor import Monitor
 from d2ace.benchmark.run.runner import plan
 from d2ace.benchmark.store.database import Store
 from d2ace.evaluation import METRICS
-from d2ace.report.naming import tell_apart
+from d2ace.report import tell_apart
 
 from .bench_view import duration
 from .console import print_table

@@ -12,7 +12,7 @@ from d2ace.benchmark.plan.specs import RunSpec
 from d2ace.benchmark.run.engines import Engine, LocalEngine
 from d2ace.benchmark.run.runner import Summary, plan, run_grid, runs_folder
 from d2ace.benchmark.store.database import Store
-from d2ace.report.naming import tell_apart
+from d2ace.report import tell_apart
 from d2ace.training import RunInterrupted
 
 from .bench_output import print_json

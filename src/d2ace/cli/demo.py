@@ -22,14 +22,14 @@ import numpy.typing as npt
 import typer
 
 from d2ace._util.paths import given_path
-from d2ace.benchmark.plan.specs import METHODS, RunSpec
+from d2ace.benchmark.plan.specs import RunSpec
 from d2ace.benchmark.store.database import Store, StoredRun
 from d2ace.data import AnnotatedData, load_digits, prepare
 from d2ace.evaluation import METRICS, confidence_interval
+from d2ace.report import WrittenFolder
 from d2ace.report.figures import style
 from d2ace.report.figures.figure import canvas
-from d2ace.report.folder import WrittenFolder
-from d2ace.selectors import SELECTORS
+from d2ace.selectors import D2ACE, SELECTORS, Random
 from d2ace.training import RunResult
 from d2ace.training.verified import make_folder
 
@@ -67,7 +67,7 @@ def demo(
     out: Annotated[
         str, typer.Option(metavar="FOLDER", help="Folder for the two pictures and the runs.")
     ] = "d2ace-demo",
-    every: Annotated[bool, typer.Option("--all", help="All eight methods, not only two.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All methods, not only two.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of a run.")] = SETTINGS["epochs"],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
@@ -78,10 +78,10 @@ def demo(
     pictures.check(PICTURES)
     make_folder(folder)
     settings = {**SETTINGS, "epochs": epochs, "warmup": min(10, epochs // 2)}
-    names = list(SELECTORS) if every else ["random", "d2ace"]
+    names = list(SELECTORS) if every else [Random.name, D2ACE.name]
     specs = {
         name: [
-            RunSpec("main", METHODS[name], {**settings, "selector": name, "seed": seed})
+            RunSpec("main", SELECTORS[name].title, {**settings, "selector": name, "seed": seed})
             for seed in range(seeds)
         ]
         for name in names

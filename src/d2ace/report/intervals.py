@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from d2ace.evaluation.statistics import student_interval
 
@@ -29,7 +30,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Interval:
+class PairedInterval:
     """A mean and its 95 % interval, which one value does not have."""
 
     mean: float
@@ -38,6 +39,8 @@ class Interval:
     count: int
     between_datasets: bool = False
     """Whether it is the spread between datasets, because one of them has a single pair of runs."""
+    p_value: float | None = None
+    """Of Student's test that the mean is zero, two-sided."""
 
     @property
     def noise(self) -> bool:
@@ -45,11 +48,19 @@ class Interval:
         return self.low is None or self.high is None or self.low <= 0 <= self.high
 
     def __str__(self) -> str:
-        if not self.count:
-            return "–"
+        return f"{self.mean_text} {self.range_text}".strip()
+
+    @property
+    def mean_text(self) -> str:
+        """The mean as printed; a dash for nothing."""
+        return plus(self.mean) if self.count else "–"
+
+    @property
+    def range_text(self) -> str:
+        """The interval as printed; empty where there is none."""
         if self.low is None or self.high is None:
-            return plus(self.mean)
-        return f"{plus(self.mean)} [{plus(self.low)}, {plus(self.high)}]"
+            return ""
+        return f"[{plus(self.low)}, {plus(self.high)}]"
 
 
 def plus(difference: float) -> str:
@@ -65,7 +76,7 @@ class _Spread(NamedTuple):
     freedom: float
 
 
-def interval(datasets: Iterable[Sequence[Pair]]) -> Interval:
+def interval(datasets: Iterable[Sequence[Pair]]) -> PairedInterval:
     """The mean over datasets of paired differences, and its 95 % interval over folds and seeds.
 
     It speaks of these datasets, which count alike. If one of them has a single pair of runs, the
@@ -74,14 +85,16 @@ def interval(datasets: Iterable[Sequence[Pair]]) -> Interval:
     there = [pairs for pairs in datasets if pairs]
     count = sum(map(len, there))
     if not there:
-        return Interval(float("nan"), None, None, 0)
+        return PairedInterval(float("nan"), None, None, 0)
     spreads = [_on_one(pairs) for pairs in there]
     joined = _joined(spreads)
     whole = joined or _plain([spread.mean for spread in spreads])
     if np.isnan(whole.variance):
-        return Interval(whole.mean, None, None, count)
+        return PairedInterval(whole.mean, None, None, count)
     found = student_interval(whole.mean, whole.variance, whole.freedom)
-    return Interval(found.mean, found.low, found.high, count, between_datasets=joined is None)
+    return PairedInterval(
+        found.mean, found.low, found.high, count, joined is None, _two_sided(whole)
+    )
 
 
 def over_folds(values: Iterable[tuple[int, float]]) -> float:
@@ -120,6 +133,13 @@ def _plain(values: Sequence[float]) -> _Spread:
     return _Spread(
         float(np.mean(values)), float(np.var(values, ddof=1)) / len(values), len(values) - 1
     )
+
+
+def _two_sided(whole: _Spread) -> float:
+    """The p-value of a mean this far from zero; without any spread it is sure."""
+    if not whole.variance:
+        return float(whole.mean == 0)
+    return 2 * float(special.stdtr(whole.freedom, -abs(whole.mean) / np.sqrt(whole.variance)))
 
 
 def _joined(spreads: Sequence[_Spread]) -> _Spread | None:

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 
 from d2ace.report.figures.figure import Figure
-from d2ace.report.tables.table import Table
+from d2ace.report.tables.table import ReportTable
 
-Part = Table | Figure
+TableOrFigure = ReportTable | Figure
 
 
 @dataclass
@@ -16,14 +16,14 @@ class Group:
     """Parts under one heading: tables, then figures."""
 
     title: str
-    tables: list[Table] = field(default_factory=list)
+    tables: list[ReportTable] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def add(self, *parts: Part | None) -> None:
+    def add(self, *parts: TableOrFigure | None) -> None:
         """Take what there is."""
         for part in parts:
-            if isinstance(part, Table):
+            if isinstance(part, ReportTable):
                 self.tables.append(part)
             elif part is not None:
                 self.figures.append(part)
@@ -41,9 +41,9 @@ class Section:
     """What was not run, and how to run it."""
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[TableOrFigure]:
         """All tables and figures."""
-        found: list[Part] = []
+        found: list[TableOrFigure] = []
         for group in self.groups:
             found += [*group.tables, *group.figures]
         return found
@@ -55,7 +55,7 @@ class Section:
 
 
 @dataclass
-class Report:
+class Page:
     """The whole page."""
 
     headline: str

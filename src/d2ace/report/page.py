@@ -20,7 +20,7 @@ from . import sections
 from .collect import collect
 from .figures import style
 from .folder import WrittenFolder
-from .layout import Part, Report
+from .layout import Page, TableOrFigure
 
 TEMPLATES = "templates"
 PAGE = "index.html"
@@ -85,14 +85,14 @@ def write_report(
     return Written(folder.folder / PAGE, headline, len(drawings), tables)
 
 
-def _files_of(part: Part) -> tuple[str, str]:
+def _files_of(part: TableOrFigure) -> tuple[str, str]:
     """The two files of a table or figure."""
     if isinstance(part, Figure):
         return f"figures/{part.name}.svg", f"figures/{part.name}.pdf"
     return f"tables/{part.name}.csv", f"tables/{part.name}.tex"
 
 
-def _page(everything: Report, drawings: dict[str, Markup]) -> str:
+def _page(everything: Page, drawings: dict[str, Markup]) -> str:
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from d2ace._util.errors import UserError
-from d2ace.benchmark.plan.specs import METHODS, canonical, complete, work_of
+from d2ace.benchmark.plan.specs import canonical, complete, work_of
 from d2ace.benchmark.store.database import StoredRun
 from d2ace.data import catalogue
-from d2ace.report.figures.style import base_of
+from d2ace.report.method_names import base_of, title_of
 from d2ace.training.tuning import MODEL_GRIDS, SELECTOR_GRIDS
 
 Key = tuple[str, ...]
@@ -130,7 +130,7 @@ def _other_options(config: Mapping[str, Any], method: str | None) -> Iterator[st
     kinds = [("model", MODEL_GRIDS)]
     if method is not None:
         kinds.append(("selector", SELECTOR_GRIDS))
-        if METHODS.get(config["selector"]) != base_of(method):
+        if title_of(config["selector"]) != base_of(method):
             yield f"{method} is another selector here"
     for kind, grids in kinds:
         tried = grids.get(config[kind], {})

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d2ace.report.collect import Recording, counted
+from d2ace.report.registry import register_figure
+from d2ace.report.run_values import Recording
+from d2ace.report.topics import CaseTopic
+from d2ace.report.wording import counted
 
 from . import style
 from .figure import Array, Figure, canvas, legend_below, plain
@@ -135,7 +139,7 @@ def label_weights(name: str, place: str, method: str, recording: Recording) -> F
         }
         for axes, (label, values) in zip(panels, drawn.items(), strict=True):
             for column, colour, dash in zip(
-                labels, ("#1062ad", "#dd4b10"), ("solid", (0, (4, 1.5))), strict=False
+                labels, (style.BLUE, style.ORANGE), ("solid", (0, (4, 1.5))), strict=False
             ):
                 axes.plot(
                     epochs,
@@ -193,3 +197,20 @@ def _why(names: list[str]) -> str:
 def _last(values: Array) -> float:
     finite = values[np.isfinite(values)]
     return float(finite[-1]) if finite.size else float("nan")
+
+
+@register_figure("cases", order=10)
+def _cases(topic: CaseTopic) -> Iterator[Figure | None]:
+    place = topic.place
+    for epoch in topic.epochs:
+        here = {
+            method: [one for one in several if epoch in one["epochs"]]
+            for method, several in topic.recorded.items()
+        }
+        here = {method: several for method, several in here.items() if several}
+        for what in PROPERTIES:
+            name = topic.name("deciles", what, str(epoch), place)
+            yield deciles(name, place, what, epoch, here)
+    for method, several in topic.recorded.items():
+        name = topic.name("label-weights", method, place)
+        yield label_weights(name, place, method, several[0])

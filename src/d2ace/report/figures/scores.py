@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from d2ace import evaluation
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import BASELINE, Comparison, counted, mean_score
-from d2ace.report.intervals import Interval, interval
-from d2ace.report.verdicts import Verdicts
+from d2ace.report.intervals import PairedInterval, interval
+from d2ace.report.judgement import Judgement, comparable
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.method_names import BASELINE
+from d2ace.report.registry import register_figure
+from d2ace.report.run_values import mean_score
+from d2ace.report.topics import ComparisonTopic
+from d2ace.report.wording import counted
 
 from . import style
 from .figure import Figure, canvas, legend_below, plain, shortened
@@ -20,7 +26,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 
-def scores(name: str, comparison: Comparison, metric: str, looks: dict[str, style.Look]) -> Figure:
+def scores(
+    name: str, comparison: MethodComparison, metric: str, looks: dict[str, style.Look]
+) -> Figure:
     """A point per dataset and method, with the standard deviation over folds and seeds."""
     title = METRICS[metric].title
 
@@ -60,7 +68,9 @@ def scores(name: str, comparison: Comparison, metric: str, looks: dict[str, styl
     )
 
 
-def gains(name: str, comparison: Comparison, metric: str, looks: dict[str, style.Look]) -> Figure:
+def gains(
+    name: str, comparison: MethodComparison, metric: str, looks: dict[str, style.Look]
+) -> Figure:
     """Difference to Random, paired, with its 95 % interval."""
     title = METRICS[metric].title
     methods = [method for method in comparison.methods if method != BASELINE]
@@ -111,16 +121,20 @@ def gains(name: str, comparison: Comparison, metric: str, looks: dict[str, style
 
 
 def ranks(
-    name: str, comparison: Comparison, metric: str, verdicts: Verdicts, looks: dict[str, style.Look]
+    name: str,
+    comparison: MethodComparison,
+    metric: str,
+    judgement: Judgement,
+    looks: dict[str, style.Look],
 ) -> Figure:
     """Average ranks on a line; bars join methods that the Nemenyi test cannot tell apart."""
     title = METRICS[metric].title
-    difference = verdicts.critical_difference
-    averages = verdicts.average_ranks
+    difference = judgement.critical_difference
+    averages = judgement.average_ranks
     groups: list[tuple[float, float]] = []
     if difference is not None:
         higher = METRICS[metric].higher_is_better
-        found = evaluation.average_ranks(verdicts.table, higher, ties="average")
+        found = evaluation.average_ranks(judgement.table, higher, ties="average")
         averages = {str(method): rank for method, rank in found.items()}
         groups = [
             (averages[str(group[0])], averages[str(group[-1])])
@@ -179,7 +193,7 @@ def ranks(
         for method, rank in sorted(averages.items(), key=lambda item: (item[1], item[0]))
     )
     if difference is None:
-        bar = f"No critical difference is drawn: {verdicts.untestable}."
+        bar = f"No critical difference is drawn: {judgement.untestable}."
     else:
         bar = (
             "A thick bar joins methods whose average ranks differ by less than the critical "
@@ -190,7 +204,7 @@ def ranks(
         name=name,
         title=f"Average ranks in {title}, {comparison.heading}",
         caption=(
-            f"Average rank over {counted(verdicts.datasets, 'dataset')}; 1, at the left, is best. "
+            f"Average rank over {counted(judgement.datasets, 'dataset')}; 1, at the left, is best. "
             f"{bar}"
         ),
         alt=f"Average ranks: {listed}.",
@@ -225,8 +239,26 @@ def _deviation(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) if values.size > 1 else 0.0
 
 
-def _reach(one: Interval) -> tuple[float, float]:
+def _reach(one: PairedInterval) -> tuple[float, float]:
     """Down and up from the mean; nothing where one pair has no interval."""
     if one.low is None or one.high is None:
         return 0.0, 0.0
     return one.mean - one.low, one.high - one.mean
+
+
+@register_figure("scores", order=10)
+def _scores_and_gains(topic: ComparisonTopic) -> Iterator[Figure]:
+    comparison = topic.comparison
+    for metric in topic.judged:
+        name = topic.name("score-plot", topic.heading, metric)
+        yield scores(name, comparison, metric, topic.looks)
+        if BASELINE in comparison.methods and len(comparison.methods) > 1:
+            name = topic.name("gain-plot", topic.heading, metric)
+            yield gains(name, comparison, metric, topic.looks)
+
+
+@register_figure("ranks", order=10)
+def _ranks(topic: ComparisonTopic) -> Iterator[Figure]:
+    for metric, judgement in comparable(topic.judged).items():
+        name = topic.name("rank-plot", topic.heading, metric)
+        yield ranks(name, topic.comparison, metric, judgement, topic.looks)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from d2ace.benchmark.plan.studies import ABLATION, SYMBOLS, printed
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import Comparison, Sweep, mean_score, test_score
 from d2ace.report.intervals import interval
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.registry import register_figure
+from d2ace.report.run_values import mean_score, test_score
+from d2ace.report.sweeps import Sweep
+from d2ace.report.topics import ComparisonTopic, SweepTopic
 
 from . import style
 from .figure import Array, Figure, canvas, plain
@@ -18,12 +23,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 FULL = "A"
-"""The variant that is D2ACE itself."""
+"""The variant that is the full method."""
 CURVES = ("macro_auc", "macro_f1")
 """The metrics the paper draws over an option."""
 
 
-def ablation(name: str, study: Comparison, dataset: str, metric: str) -> Figure | None:
+def ablation(name: str, study: MethodComparison, dataset: str, metric: str) -> Figure | None:
     """Bars: what a variant gains or loses against the full method."""
     title = METRICS[metric].title
     variants = [variant for variant in study.methods if variant != FULL]
@@ -46,7 +51,7 @@ def ablation(name: str, study: Comparison, dataset: str, metric: str) -> Figure 
                 height,
                 one.mean,
                 height=0.62,
-                color="#dd4b10" if worse else "#1062ad",
+                color=style.ORANGE if worse else style.BLUE,
                 hatch="" if worse else "////",
                 edgecolor=style.INK,
                 linewidth=0.5,
@@ -86,7 +91,7 @@ def option_curve(name: str, sweep: Sweep, metric: str) -> Figure:
     values = [value for (value,) in sweep.points]
     scores = [_scores(runs, metric) for runs in sweep.points.values()]
     means = [mean_score(runs, metric) for runs in sweep.points.values()]
-    look = {"macro_auc": ("#1062ad", "o"), "macro_f1": ("#dd4b10", "s")}
+    look = {"macro_auc": (style.BLUE, "o"), "macro_f1": (style.ORANGE, "s")}
 
     def draw() -> Canvas:
         picture = canvas(height=2.9)
@@ -246,3 +251,22 @@ def _tick(value: Any) -> str:
 def _scores(runs: tuple[Any, ...], metric: str) -> Array:
     scores = np.array([test_score(run, metric) for run in runs])
     return scores[np.isfinite(scores)]
+
+
+@register_figure("ablation", order=10)
+def _ablation(topic: ComparisonTopic) -> Iterator[Figure | None]:
+    study = topic.comparison
+    for dataset in study.datasets:
+        for metric in CURVES:
+            name = topic.name("ablation-plot", study.model, dataset, metric)
+            yield ablation(name, study, dataset, metric)
+
+
+@register_figure("sweeps", order=10)
+def _sweep(topic: SweepTopic) -> Iterator[Figure | None]:
+    sweep = topic.sweep
+    draw = option_map if is_pair(sweep) else option_curve if len(sweep.options) == 1 else None
+    if draw is None:
+        return
+    for metric in CURVES:
+        yield draw(topic.name("sweep-plot", *topic.place, metric), sweep, metric)

@@ -1,16 +1,17 @@
 """One look for all figures: a method has the same colour, marker and line everywhere.
 
-Colours stay apart under red-green blindness and are readable on white and on dark ground (a test
-measures both); markers and lines tell methods apart without colour.
+The first eight colours stay apart under red-green blindness, all are readable on white and on dark
+ground (a test measures both); markers and lines tell methods apart without colour.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from d2ace.report.method_names import CANDIDATE, METHODS, base_of, order
 
 INK = "#1f2429"
 """Text and axes. In dark mode a style sheet repaints this very colour; see `dark_rules`."""
@@ -36,23 +37,24 @@ PARTS = {
 TIERS = {"low": "#c4dcef", "middle": "#6f9fc6", "high": "#b23808"}
 """Tercile -> colour, the higher the darker."""
 
-METHODS = ("Random", "Active", "Recent", "DIHCL", "Balance", "Hard-Imb", "ML-Unc", "D2ACE")
-"""The paper's methods in the paper's order."""
-
-_COLOURS = ("#8a8a8a", "#f0a202", "#62c4f5", "#33b864", "#a8174f", "#7038ff", "#1062ad", "#dd4b10")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-_DASHES: tuple[Any, ...] = (
-    (0, (1.2, 1.2)),
-    (0, (5, 1.5)),
-    (0, (5, 1.5, 1.2, 1.5)),
-    (0, (3, 1.2)),
-    (0, (7, 2, 1.2, 2, 1.2, 2)),
-    (0, (8, 2)),
-    (0, (2, 2)),
-    "solid",
+PALETTE: tuple[tuple[str, str, Any], ...] = (
+    ("#8a8a8a", "o", (0, (1.2, 1.2))),
+    ("#f0a202", "s", (0, (5, 1.5))),
+    ("#62c4f5", "^", (0, (5, 1.5, 1.2, 1.5))),
+    ("#33b864", "D", (0, (3, 1.2))),
+    ("#a8174f", "v", (0, (7, 2, 1.2, 2, 1.2, 2))),
+    ("#7038ff", "P", (0, (8, 2))),
+    ("#1062ad", "X", (0, (2, 2))),
+    ("#dd4b10", "*", "solid"),
+    ("#00897b", "p", (0, (4, 1, 1, 1))),
+    ("#c2185b", "<", (0, (6, 1, 1, 1))),
+    ("#8d6e63", ">", (0, (2, 1, 1, 1))),
+    ("#5e7c16", "h", (0, (4, 1, 1, 1, 1, 1))),
+    ("#ab47bc", "d", (0, (9, 1, 3, 1))),
+    ("#b8860b", "8", (0, (6, 1, 1, 1, 1, 1))),
 )
-_FREE_COLOURS = ("#00897b", "#c2185b", "#8d6e63", "#5e7c16", "#ab47bc", "#b8860b")
-_FREE_MARKERS = ("p", "<", ">", "h", "d", "8")
+"""Colour, marker and line: of the library's methods in their order, then of others."""
+BLUE, ORANGE, GREEN = (PALETTE[place][0] for place in (6, 7, 3))
 
 RC: dict[str, Any] = {
     "axes.axisbelow": True,
@@ -118,52 +120,40 @@ class Look:
         }
 
 
-def order(methods: Iterable[str]) -> list[str]:
-    """The methods as the paper lists them, each followed by its variants; others after, by name."""
-
-    def place(method: str) -> tuple[int, str, str]:
-        base = base_of(method)
-        return (METHODS.index(base) if base in METHODS else len(METHODS), base, method)
-
-    return sorted(set(methods), key=place)
-
-
-def base_of(name: str) -> str:
-    """The name without what stands in brackets: "D2ACE (reference)" is a variant of "D2ACE"."""
-    return re.sub(r" \([^()]*\)$", "", name)
-
-
 def looks(methods: Iterable[str]) -> dict[str, Look]:
     """The look of every method.
 
-    A paper's method has its own for good; a variant is its method with hollow markers and a
-    thinner line; any other gets the next free colour, in the order of the names.
+    A method of the library has its own for good; a variant is its method with hollow markers and a
+    thinner line; any other gets the next free one, in the order of the names.
     """
     found: dict[str, Look] = {}
     variants: dict[str, int] = {}
     strangers = 0
     for method in order(methods):
         base = base_of(method)
-        if base in METHODS:
-            place = METHODS.index(base)
-            own = Look(_COLOURS[place], _MARKERS[place], _DASHES[place])
-            if base == METHODS[-1]:
-                own = Look(own.colour, own.marker, own.dashes, width=2.1)
-            if method != base:
-                number = variants[base] = variants.get(base, 0) + 1
-                dash = (0, (1.5 + number, 1.5, 1, 1.5))
-                own = Look(own.colour, own.marker, dash, width=1.1, hollow=True)
-            found[method] = own
+        if base not in METHODS:
+            found[method] = _free(strangers)
+            strangers += 1
             continue
-        around, place = divmod(strangers, len(_FREE_COLOURS))
-        found[method] = Look(
-            _FREE_COLOURS[place],
-            _FREE_MARKERS[(place + around) % len(_FREE_MARKERS)],
-            (0, (4, 1, 1, 1 + around)),
-            hollow=around % 2 == 1,
-        )
-        strangers += 1
+        colour, marker, dashes = PALETTE[METHODS.index(base) % len(PALETTE)]
+        if method == base:
+            found[method] = Look(colour, marker, dashes, width=2.1 if base == CANDIDATE else 1.4)
+        else:
+            number = variants[base] = variants.get(base, 0) + 1
+            dashes = (0, (1.5 + number, 1.5, 1, 1.5))
+            found[method] = Look(colour, marker, dashes, width=1.1, hollow=True)
     return found
+
+
+def _free(number: int) -> Look:
+    """The look of a method that is none of the library's, counted from 0."""
+    free = PALETTE[len(METHODS) :] or PALETTE
+    around, place = divmod(number, len(free))
+    colour, _, dashes = free[place]
+    _, marker, _ = free[(place + around) % len(free)]
+    if around:  # the colours are used up
+        dashes = (0, (4, 1, 1, 1 + around))
+    return Look(colour, marker, dashes, hollow=around % 2 == 1)
 
 
 @contextmanager
@@ -172,7 +162,7 @@ def applied() -> Iterator[None]:
     import matplotlib
     from cycler import cycler
 
-    settings: Any = RC | {"axes.prop_cycle": cycler(color=[_COLOURS[6], _COLOURS[7], _COLOURS[3]])}
+    settings: Any = RC | {"axes.prop_cycle": cycler(color=[BLUE, ORANGE, GREEN])}
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # a user's matplotlibrc must not change a report
         matplotlib.rcParams.update(settings)

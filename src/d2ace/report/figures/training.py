@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from d2ace.benchmark.store.database import StoredRun
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import Comparison, curve, number
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.registry import register_figure
+from d2ace.report.run_values import curve, number
+from d2ace.report.topics import ComparisonTopic
 
 from . import style
 from .figure import Array, Figure, canvas, legend_below, mean_and_spread, plain
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 Looks = dict[str, style.Look]
 
 
-def losses(name: str, comparison: Comparison, dataset: str, looks: Looks) -> Figure | None:
+def losses(name: str, comparison: MethodComparison, dataset: str, looks: Looks) -> Figure | None:
     """Training loss by epoch."""
     runs = _all_runs(comparison, dataset)
     full = bool(runs) and all(np.isfinite(curve(run, "epoch_loss")).any() for run in runs)
@@ -44,7 +47,9 @@ def losses(name: str, comparison: Comparison, dataset: str, looks: Looks) -> Fig
     )
 
 
-def validation(name: str, comparison: Comparison, dataset: str, looks: Looks) -> Figure | None:
+def validation(
+    name: str, comparison: MethodComparison, dataset: str, looks: Looks
+) -> Figure | None:
     """The monitored validation score by epoch."""
     metric = monitored(comparison, dataset)
     title = METRICS[metric].title
@@ -62,7 +67,9 @@ def validation(name: str, comparison: Comparison, dataset: str, looks: Looks) ->
     )
 
 
-def effective_rows(name: str, comparison: Comparison, dataset: str, looks: Looks) -> Figure | None:
+def effective_rows(
+    name: str, comparison: MethodComparison, dataset: str, looks: Looks
+) -> Figure | None:
     """Effective sample size by epoch, as a share of the training rows."""
     return _curves(
         name,
@@ -78,7 +85,9 @@ def effective_rows(name: str, comparison: Comparison, dataset: str, looks: Looks
     )
 
 
-def distinct_rows(name: str, comparison: Comparison, dataset: str, looks: Looks) -> Figure | None:
+def distinct_rows(
+    name: str, comparison: MethodComparison, dataset: str, looks: Looks
+) -> Figure | None:
     """Distinct rows drawn by epoch, as a share of the training rows."""
     return _curves(
         name,
@@ -93,7 +102,7 @@ def distinct_rows(name: str, comparison: Comparison, dataset: str, looks: Looks)
     )
 
 
-def time_split(name: str, comparison: Comparison, dataset: str) -> Figure | None:
+def time_split(name: str, comparison: MethodComparison, dataset: str) -> Figure | None:
     """Seconds of a run by part, stacked."""
     methods = [method for method in comparison.methods if comparison.runs(dataset, method)]
     split = {method: seconds(comparison.runs(dataset, method)) for method in methods}
@@ -150,14 +159,14 @@ def seconds(runs: tuple[StoredRun, ...]) -> dict[str, float]:
     return found
 
 
-def monitored(comparison: Comparison, dataset: str) -> str:
+def monitored(comparison: MethodComparison, dataset: str) -> str:
     """The validation metric of the runs on a dataset."""
     return str(_all_runs(comparison, dataset)[0].config.get("monitor", "macro_auc"))
 
 
 def _curves(
     name: str,
-    comparison: Comparison,
+    comparison: MethodComparison,
     dataset: str,
     looks: Looks,
     *,
@@ -234,9 +243,37 @@ def _plain_log_ticks(axes: Any) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _all_runs(comparison: Comparison, dataset: str) -> list[StoredRun]:
+def _all_runs(comparison: MethodComparison, dataset: str) -> list[StoredRun]:
     return [run for method in comparison.methods for run in comparison.runs(dataset, method)]
 
 
 def _train_rows(run: StoredRun) -> float:
     return number((run.result or {}).get("dataset", {}).get("train"))
+
+
+@register_figure("convergence", order=10)
+def _convergence(topic: ComparisonTopic) -> Iterator[Figure | None]:
+    yield from _by_dataset(topic, {"loss": losses, "validation": validation})
+
+
+@register_figure("time", order=10)
+def _time(topic: ComparisonTopic) -> Iterator[Figure | None]:
+    for dataset in topic.comparison.datasets:
+        name = topic.name("time-plot", topic.heading, dataset)
+        yield time_split(name, topic.comparison, dataset)
+
+
+@register_figure("selection", order=10)
+def _selection(topic: ComparisonTopic) -> Iterator[Figure | None]:
+    yield from _by_dataset(
+        topic, {"effective-rows": effective_rows, "distinct-rows": distinct_rows}
+    )
+
+
+def _by_dataset(
+    topic: ComparisonTopic, kinds: dict[str, Callable[..., Figure | None]]
+) -> Iterator[Figure | None]:
+    for dataset in topic.comparison.datasets:
+        for kind, make in kinds.items():
+            name = topic.name(kind, topic.heading, dataset)
+            yield make(name, topic.comparison, dataset, topic.looks)

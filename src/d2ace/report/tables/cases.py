@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from d2ace.report.collect import Array, Recording, counted
 from d2ace.report.figures.cases import PROPERTIES, chosen_labels, label_weight_curves, shares
+from d2ace.report.registry import register_table
+from d2ace.report.run_values import Array, Recording
+from d2ace.report.topics import CaseTopic
+from d2ace.report.wording import counted
 
-from .table import Cell, Table, Value, figure, p_text, word
+from .table import Cell, ReportTable, Value, figure, p_text, word
 
 MARK = 20
 """Epoch of the first column of label weights, as of the first deciles."""
@@ -18,7 +22,7 @@ MARK = 20
 
 def drawn_most(
     name: str, place: str, epochs: list[int], recordings: dict[str, list[Recording]]
-) -> Table:
+) -> ReportTable:
     """What the tenth of the rows is like that a method draws most."""
     rows = []
     data: list[dict[str, Value]] = []
@@ -38,7 +42,7 @@ def drawn_most(
                     }
                 )
             rows.append(row)
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Rows drawn most, {place}",
         caption=(
@@ -61,7 +65,9 @@ def top_share(several: list[Recording], epoch: int, what: str) -> tuple[float | 
     return share, sum(-(-len(one["outlier"]) // 10) for one in here)
 
 
-def label_weights(name: str, place: str, recordings: dict[str, list[Recording]]) -> Table | None:
+def label_weights(
+    name: str, place: str, recordings: dict[str, list[Recording]]
+) -> ReportTable | None:
     """Weights and AUC of two labels early and late, and weights against AUC over all labels."""
     curves = {method: label_weight_curves(several[0]) for method, several in recordings.items()}
     first = next((several[0] for method, several in recordings.items() if curves[method]), None)
@@ -88,7 +94,7 @@ def label_weights(name: str, place: str, recordings: dict[str, list[Recording]])
             rows.append(row)
             data.append({**line, "rank_correlation": rho, "p": p})
     last = len(first["label_auc"])
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Label weights, {place}",
         caption=(
@@ -124,3 +130,11 @@ def against_auc(weights: Array, auc: Array) -> tuple[float | None, float | None]
 
 def _percent(share: float | None) -> Cell:
     return Cell("–") if share is None else Cell(f"{share:.0%}", share)
+
+
+@register_table("cases", order=10)
+def _cases(topic: CaseTopic) -> Iterator[ReportTable | None]:
+    place, recorded = topic.place, topic.recorded
+    if topic.epochs:
+        yield drawn_most(topic.name("drawn-most", place), place, topic.epochs, recorded)
+    yield label_weights(topic.name("label-weights", place), place, recorded)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from d2ace.benchmark.store.database import StoredRun
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import BASELINE, Array, Comparison, curve, number
 from d2ace.report.figures import style
 from d2ace.report.figures.training import monitored
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.method_names import BASELINE
+from d2ace.report.registry import register_table
+from d2ace.report.run_values import Array, curve, number
+from d2ace.report.topics import ComparisonTopic
 
-from .table import Cell, Table, Value, word
+from .table import Cell, ReportTable, Value, word
 
 
-def targets(name: str, comparison: Comparison) -> Table | None:
+def targets(name: str, comparison: MethodComparison) -> ReportTable | None:
     """Epochs and seconds until a method is as good as Random ever was on the validation rows."""
     rows: list[list[Cell]] = []
     data: list[dict[str, Value]] = []
@@ -57,7 +63,7 @@ def targets(name: str, comparison: Comparison) -> Table | None:
         rows.append(row)
     if not rows:
         return None
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Epochs to {BASELINE}'s best, {comparison.heading}",
         caption=(
@@ -71,7 +77,7 @@ def targets(name: str, comparison: Comparison) -> Table | None:
     )
 
 
-def peaks(name: str, comparison: Comparison) -> Table | None:
+def peaks(name: str, comparison: MethodComparison) -> ReportTable | None:
     """When a method is best on the validation rows, and what it has lost at the last epoch."""
     rows: list[list[Cell]] = []
     data: list[dict[str, Value]] = []
@@ -99,7 +105,7 @@ def peaks(name: str, comparison: Comparison) -> Table | None:
             rows.append(row)
     if not rows:
         return None
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Best epoch, {comparison.heading}",
         caption=(
@@ -114,7 +120,7 @@ def peaks(name: str, comparison: Comparison) -> Table | None:
     )
 
 
-def losses(name: str, comparison: Comparison) -> Table | None:
+def losses(name: str, comparison: MethodComparison) -> ReportTable | None:
     """Mean loss of all training rows after a quarter, half and the whole of the epochs."""
     rows: list[list[Cell]] = []
     data: list[dict[str, Value]] = []
@@ -140,7 +146,7 @@ def losses(name: str, comparison: Comparison) -> Table | None:
             rows.append(row)
     if not rows:
         return None
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Loss of all training rows, {comparison.heading}",
         caption=(
@@ -159,7 +165,9 @@ def _mean_curve(curves: list[Array]) -> Array:
     return np.mean([values[:shortest] for values in curves], axis=0)
 
 
-def _validation(comparison: Comparison, dataset: str, method: str) -> list[tuple[StoredRun, Array]]:
+def _validation(
+    comparison: MethodComparison, dataset: str, method: str
+) -> list[tuple[StoredRun, Array]]:
     """Runs of a method with their validation scores by epoch, turned so that more is better."""
     metric = monitored(comparison, dataset)
     sign = 1.0 if METRICS[metric].higher_is_better else -1.0
@@ -196,3 +204,12 @@ def _median(hits: list[tuple[int, float]], runs: int, part: int) -> float:
     values += [float("inf")] * (runs - len(values))
     middle = (values[(runs - 1) // 2], values[runs // 2])
     return float(np.mean(middle))
+
+
+@register_table("convergence", order=10)
+def _convergence(topic: ComparisonTopic) -> Iterator[ReportTable | None]:
+    kinds = {"targets": targets, "peaks": peaks, "losses": losses}
+    for kind, make in kinds.items():
+        if make is targets and BASELINE not in topic.comparison.methods:
+            continue
+        yield make(topic.name(kind, topic.heading), topic.comparison)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from d2ace.benchmark.store.database import StoredRun
-from d2ace.report.collect import BASELINE, SHOWN, Comparison, Laboratory, counted
+from d2ace.report.collect import SHOWN, Laboratory
 from d2ace.report.figures import style
 from d2ace.report.figures.training import seconds
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.method_names import BASELINE, order
 from d2ace.report.naming import dataset_names
+from d2ace.report.registry import register_table
+from d2ace.report.topics import ComparisonTopic, StoreTopic
+from d2ace.report.wording import counted
 
-from .table import Cell, Table, Value, figure, word
+from .table import Cell, ReportTable, Value, figure, word
 
 
-def times(name: str, comparison: Comparison) -> Table:
+def times(name: str, comparison: MethodComparison) -> ReportTable:
     """Seconds of a run by part, what selection adds to training, and the ratio to Random."""
     rows = []
     for dataset in comparison.datasets:
@@ -37,7 +42,7 @@ def times(name: str, comparison: Comparison) -> Table:
                     figure(ratio, ".2f"),
                 ]
             )
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Seconds per run, {comparison.heading}",
         caption=(
@@ -59,7 +64,7 @@ def times(name: str, comparison: Comparison) -> Table:
     )
 
 
-def _uncounted(comparison: Comparison) -> str:
+def _uncounted(comparison: MethodComparison) -> str:
     """What is to be said of runs that were stored before saving was counted."""
     runs = [run for cell in comparison.cells.values() for run in cell]
     before = sum(not _counted(run) for run in runs)
@@ -68,7 +73,7 @@ def _uncounted(comparison: Comparison) -> str:
     return f"Saving was not counted in {before} of {counted(len(runs), 'run')}: it is 0 there."
 
 
-def inventory(name: str, laboratory: Laboratory) -> Table:
+def inventory(name: str, laboratory: Laboratory) -> ReportTable:
     """What ran, study by study; every run in the CSV."""
     rows = []
     names = _names(laboratory)
@@ -106,7 +111,7 @@ def inventory(name: str, laboratory: Laboratory) -> Table:
         }
         for run in [*laboratory.finished, *laboratory.failed]
     ]
-    return Table(
+    return ReportTable(
         name=name,
         title="Runs",
         caption=(
@@ -129,11 +134,11 @@ def inventory(name: str, laboratory: Laboratory) -> Table:
     )
 
 
-def failures(name: str, laboratory: Laboratory) -> Table | None:
+def failures(name: str, laboratory: Laboratory) -> ReportTable | None:
     """The runs that failed, with what they said."""
     if not laboratory.failed:
         return None
-    return Table(
+    return ReportTable(
         name=name,
         title="Failed runs",
         caption="Runs that ended with an error; they are in no other table.",
@@ -160,7 +165,7 @@ def missing_runs(laboratory: Laboratory) -> list[str]:
         runs = _current(laboratory, found)
         gaps = {
             method: missing
-            for method in style.order(run.method for run in runs)
+            for method in order(run.method for run in runs)
             if (missing := _gaps(runs, method))
         }
         if gaps and study != "sweep":
@@ -247,3 +252,14 @@ def _ratio(runs: tuple[StoredRun, ...], baseline: tuple[StoredRun, ...]) -> floa
     both = base.keys() & own.keys()
     below = sum(base[where] for where in sorted(both))
     return sum(own[where] for where in sorted(both)) / below if below else None
+
+
+@register_table("time", order=10)
+def _times(topic: ComparisonTopic) -> Iterator[ReportTable | None]:
+    yield times(topic.name("times", topic.heading), topic.comparison)
+
+
+@register_table("runs", order=10)
+def _runs(topic: StoreTopic) -> Iterator[ReportTable | None]:
+    yield inventory(topic.name("all-runs"), topic.laboratory)
+    yield failures(topic.name("failed-runs"), topic.laboratory)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import BASELINE, SHOWN, Comparison
-from d2ace.report.figures.style import base_of
-from d2ace.report.intervals import HOW, Interval, interval
+from d2ace.report.collect import SHOWN
+from d2ace.report.intervals import HOW, PairedInterval, interval
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.method_names import BASELINE, base_of
 from d2ace.report.published import Published
+from d2ace.report.registry import register_table
+from d2ace.report.topics import ComparisonTopic
+from d2ace.report.wording import SINGLE_PAIR, WITHIN_NOISE
 
 from .scores import Beside
-from .table import Cell, Table, Value, signed, word
+from .table import Cell, ReportTable, Value, signed, word
 
 
-def gains(name: str, comparison: Comparison) -> Table:
+def gains(name: str, comparison: MethodComparison) -> ReportTable:
     """Difference to Random of every method in every metric, over all datasets."""
     rows = []
     data: list[dict[str, Value]] = []
@@ -29,7 +35,7 @@ def gains(name: str, comparison: Comparison) -> Table:
             row.append(Cell(signed(str(one)), numbers["difference"], note=note))
             data.append({"metric": metric, "method": method, **numbers, "datasets": len(found)})
         rows.append(row)
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Better than {BASELINE} by, {comparison.heading}",
         caption=(
@@ -43,7 +49,9 @@ def gains(name: str, comparison: Comparison) -> Table:
     )
 
 
-def by_dataset(name: str, comparison: Comparison, metric: str, published: Published) -> Table:
+def by_dataset(
+    name: str, comparison: MethodComparison, metric: str, published: Published
+) -> ReportTable:
     """Difference to Random on every dataset, beside the difference that was published."""
     methods = _rivals(comparison)
     better = 1 if METRICS[metric].higher_is_better else -1
@@ -65,11 +73,17 @@ def by_dataset(name: str, comparison: Comparison, metric: str, published: Publis
             paper = "" if theirs is None else signed(f"paper {theirs:+.4f}")
             note = "\n".join(filter(None, [_certainty(one), paper]))
             numbers = _numbers(one)
-            mean, _, spread = signed(str(one)).partition(" ")
-            row.append(Cell(mean, numbers["difference"], spread=spread, note=note))
+            row.append(
+                Cell(
+                    signed(one.mean_text),
+                    numbers["difference"],
+                    spread=signed(one.range_text),
+                    note=note,
+                )
+            )
             data.append({"dataset": dataset, "method": method, **numbers, "published": theirs})
         rows.append(row)
-    return Table(
+    return ReportTable(
         name=name,
         title=f"{METRICS[metric].title} better than {BASELINE} by, {comparison.heading}",
         caption=(
@@ -83,17 +97,28 @@ def by_dataset(name: str, comparison: Comparison, metric: str, published: Publis
     )
 
 
-def _rivals(comparison: Comparison) -> list[str]:
+def _rivals(comparison: MethodComparison) -> list[str]:
     return [method for method in comparison.methods if method != BASELINE]
 
 
-def _certainty(one: Interval) -> str:
+def _certainty(one: PairedInterval) -> str:
     if one.low is None:
-        return "a single pair of runs" if one.count else ""
-    sure = "within noise" if one.noise else "clear of zero"
+        return SINGLE_PAIR if one.count else ""
+    sure = WITHIN_NOISE if one.noise else "clear of zero"
     return f"{sure}, between datasets" if one.between_datasets else sure
 
 
-def _numbers(one: Interval) -> dict[str, Value]:
+def _numbers(one: PairedInterval) -> dict[str, Value]:
     mean = one.mean if one.count else None
     return {"difference": mean, "low": one.low, "high": one.high, "pairs": one.count}
+
+
+@register_table("scores", order=20)
+def _gains(topic: ComparisonTopic) -> Iterator[ReportTable]:
+    comparison = topic.comparison
+    if BASELINE not in comparison.methods or len(comparison.methods) == 1:
+        return
+    yield gains(topic.name("gains", topic.heading), comparison)
+    for metric in topic.judged:
+        name = topic.name("gains", topic.heading, metric)
+        yield by_dataset(name, comparison, metric, topic.published)

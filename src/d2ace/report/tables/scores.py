@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from d2ace import evaluation
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import Comparison, counted, mean_score, title
+from d2ace.report.judgement import Judgement, comparable
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.method_names import CANDIDATE
 from d2ace.report.published import Published
-from d2ace.report.verdicts import Verdicts
+from d2ace.report.registry import register_table
+from d2ace.report.run_values import mean_score
+from d2ace.report.topics import ComparisonTopic
+from d2ace.report.wording import OUTCOMES, counted, metric_title
 
-from .table import Cell, Table, Value, figure, p_equals, p_text, word
+from .table import Cell, ReportTable, Value, figure, p_equals, p_text, word
 
 LEFT_OUT = "The paper's numbers stand only beside runs with the paper's settings."
 
 
 def scores(
-    name: str, comparison: Comparison, metric: str, verdicts: Verdicts, published: Published
-) -> Table:
+    name: str, comparison: MethodComparison, metric: str, judgement: Judgement, published: Published
+) -> ReportTable:
     """Mean and standard deviation of every method on every dataset, beside what was published."""
     methods, means = comparison.methods, comparison.means(metric)
     rows: list[list[Cell]] = []
     data: list[dict[str, Value]] = []
-    unmarked = False
+    unmarked = told = left_out = False
     for dataset in comparison.datasets:
         fair = comparison.fair(metric, dataset)
         places = _places(means[dataset], METRICS[metric].higher_is_better) if fair else {}
@@ -33,6 +39,8 @@ def scores(
         for method in methods:
             values = comparison.values(metric, dataset, method)
             printed, why = beside.score(method)
+            told = told or printed is not None
+            left_out = left_out or bool(beside.note or why)
             notes = []
             if 0 < values.size < most:
                 notes.append(f"{values.size} of {counted(most, 'run')}")
@@ -68,44 +76,44 @@ def scores(
                 }
             )
         rows.append(row)
-    return Table(
+    return ReportTable(
         name=name,
         title=f"{METRICS[metric].title}, {comparison.heading}",
         caption=(
-            f"{title(metric)}: mean ± standard deviation on the test folds, over "
+            f"{metric_title(metric)}: mean ± standard deviation on the test folds, over "
             f"{comparison.spread()}. 1, 2 and 3 mark the best three of a row"
             + (", unless its methods have different folds or seeds." if unmarked else ".")
-            + (" “paper” is the published score." if _any_published(rows) else "")
-            + ("" if not _any_left_out(rows) else f" {LEFT_OUT}")
+            + (" “paper” is the published score." if told else "")
+            + (f" {LEFT_OUT}" if left_out else "")
         ),
         columns=["Dataset", *methods],
         rows=rows,
-        foot=[_average_ranks("Average rank", comparison, metric, verdicts, published)],
+        foot=[_average_ranks("Average rank", comparison, metric, judgement, published).cells],
         data=data,
     )
 
 
 def ranks(
-    name: str, comparison: Comparison, judged: dict[str, Verdicts], published: Published
-) -> Table:
+    name: str, comparison: MethodComparison, judged: dict[str, Judgement], published: Published
+) -> ReportTable:
     """Average rank of every method in every metric."""
-    rows = []
+    found: list[_RankRow] = []
     data: list[dict[str, Value]] = []
-    for metric, verdicts in judged.items():
+    for metric, judgement in judged.items():
         heading = METRICS[metric].title
-        rows.append(_average_ranks(heading, comparison, metric, verdicts, published))
-        if len(verdicts.average_ranks) > 1:
-            every = evaluation.ranks(verdicts.table, METRICS[metric].higher_is_better)
+        found.append(_average_ranks(heading, comparison, metric, judgement, published))
+        if len(judgement.average_ranks) > 1:
+            every = evaluation.ranks(judgement.table, METRICS[metric].higher_is_better)
             data += [
                 {"metric": metric, "dataset": str(dataset), "method": str(method), "rank": rank}
                 for dataset, own in every.items()
                 for method, rank in own.items()
             ]
-    counts = sorted({verdicts.datasets for verdicts in judged.values()})
+    counts = sorted({judgement.datasets for judgement in judged.values()})
     over = " or ".join(str(count) for count in counts)
-    left = sorted({name for verdicts in judged.values() for name in verdicts.left_out})
+    left = sorted({name for judgement in judged.values() for name in judgement.left_out})
     gaps = f" Left out because of gaps: {', '.join(left)}." if left else ""
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Average ranks, {comparison.heading}",
         caption=(
@@ -114,50 +122,50 @@ def ranks(
             f"lowest rank, as in the paper.{gaps}"
             + (
                 " “paper” is the published average, over thirteen datasets and eight methods."
-                if _any_published(rows)
+                if any(row.told for row in found)
                 else ""
             )
-            + ("" if not _any_left_out(rows) else f" {LEFT_OUT}")
+            + (f" {LEFT_OUT}" if any(row.left_out for row in found) else "")
         ),
         columns=["Metric", *comparison.methods],
-        rows=rows,
+        rows=[row.cells for row in found],
         data=data or None,
     )
 
 
 def tests(
-    name: str, comparison: Comparison, judged: dict[str, Verdicts], published: Published
-) -> Table:
+    name: str, comparison: MethodComparison, judged: dict[str, Judgement], published: Published
+) -> ReportTable:
     """The reference method against every other: Wilcoxon, Holm, Friedman in the caption."""
     rows = []
     friedman = []
-    for metric, verdicts in judged.items():
-        for method, one in verdicts.tests.items():
-            holm = verdicts.holm.get(method)
+    for metric, judgement in judged.items():
+        for method, one in judgement.tests.items():
+            holm = judgement.holm.get(method)
             p = published.p_value(metric, comparison.model, method)
             why = ""
-            if verdicts.reference != "D2ACE":
+            if judgement.reference != CANDIDATE:
                 p = None
             elif p is not None:
-                why = _why_not(published, comparison, verdicts, verdicts.reference, method)
+                why = _why_not(published, comparison, judgement, judgement.reference, method)
             rows.append(
                 [
                     word(METRICS[metric].title),
-                    word(verdicts.reference),
+                    word(judgement.reference),
                     word(method),
                     word(f"{one.better}/{one.equal}/{one.worse}"),
                     figure(one.rank_biserial, "+.2f"),
                     Cell(p_text(one.p_value), one.p_value),
                     Cell(p_text(holm), holm) if holm is not None else Cell("–"),
-                    word(verdicts.verdict(method)),
+                    word(OUTCOMES[judgement.outcome(method)]),
                     Cell("–", None, note=f"left out: {why}") if why else figure(p),
                 ]
             )
-        if verdicts.friedman is not None:
-            friedman.append(f"{METRICS[metric].title} {p_equals(verdicts.friedman)}")
+        if judgement.friedman is not None:
+            friedman.append(f"{METRICS[metric].title} {p_equals(judgement.friedman)}")
     together = f" Friedman test of all methods: {', '.join(friedman)}." if friedman else ""
-    few = [verdicts.datasets for verdicts in judged.values() if not verdicts.enough]
-    return Table(
+    few = [judgement.datasets for judgement in judged.values() if not judgement.enough]
+    return ReportTable(
         name=name,
         title=f"Signed-rank tests, {comparison.heading}",
         caption=(
@@ -194,7 +202,7 @@ class Beside:
     """The published scores of one dataset, where our runs on it were made in the same way."""
 
     def __init__(
-        self, published: Published, comparison: Comparison, metric: str, dataset: str
+        self, published: Published, comparison: MethodComparison, metric: str, dataset: str
     ) -> None:
         self._published = published
         self._runs = {method: comparison.runs(dataset, method) for method in comparison.methods}
@@ -218,46 +226,60 @@ class Beside:
 
 
 def _why_not(
-    published: Published, comparison: Comparison, verdicts: Verdicts, *methods: str
+    published: Published, comparison: MethodComparison, judgement: Judgement, *methods: str
 ) -> str:
     """Why printed ranks and tests of these methods do not stand beside ours."""
     found = [
         published.why_not(comparison.runs(dataset, method), method)
         for method in methods
-        for dataset in verdicts.table
+        for dataset in judgement.table
     ]
     return "; ".join(dict.fromkeys(filter(None, found)))
 
 
+class _RankRow(NamedTuple):
+    cells: list[Cell]
+    told: bool
+    """Whether it holds a published rank."""
+    left_out: bool
+    """Whether one was left out, because our runs were not made as the paper's."""
+
+
 def _average_ranks(
-    heading: str, comparison: Comparison, metric: str, verdicts: Verdicts, published: Published
-) -> list[Cell]:
-    places = _places(verdicts.average_ranks, higher_is_better=False)
+    heading: str,
+    comparison: MethodComparison,
+    metric: str,
+    judgement: Judgement,
+    published: Published,
+) -> _RankRow:
+    places = _places(judgement.average_ranks, higher_is_better=False)
     every = {
         method: published.average_rank(metric, comparison.model, method)
         for method in comparison.methods
     }
     judged = [
         run
-        for dataset in verdicts.table
+        for dataset in judgement.table
         for method in comparison.methods
         for run in comparison.runs(dataset, method)
     ]
     there = any(printed is not None for printed in every.values())
     whole = published.why_not(judged) if there else ""
     ranked = published.ranked(metric, comparison.model)
-    if there and not whole and not ranked <= set(verdicts.average_ranks):
+    if there and not whole and not ranked <= set(judgement.average_ranks):
         whole = f"ranks among {counted(len(ranked), 'method')}, which are not all here"
     row = [Cell(heading, heading, note=f"no paper values: {whole}" if whole else "")]
+    told, left_out = False, bool(whole)
     for method, printed in every.items():
-        rank = verdicts.average_ranks.get(method)
+        rank = judgement.average_ranks.get(method)
         note = ""
         if printed is not None and not whole:
-            why = _why_not(published, comparison, verdicts, method)
+            why = _why_not(published, comparison, judgement, method)
             note = f"no paper value: {why}" if why else f"paper {printed:.2f}"
+            told, left_out = told or not why, left_out or bool(why)
         place = places.get(method, 0)
         row.append(figure(rank, ".2f", place=place if place <= 3 else 0, note=note))
-    return row
+    return _RankRow(row, told, left_out)
 
 
 def _places(row: dict[str, float], higher_is_better: bool) -> dict[str, int]:
@@ -269,9 +291,15 @@ def _places(row: dict[str, float], higher_is_better: bool) -> dict[str, int]:
     }
 
 
-def _any_published(rows: list[list[Cell]]) -> bool:
-    return any(re.search(r"^paper \d", cell.note, re.M) for row in rows for cell in row)
+@register_table("scores", order=10)
+def _scores(topic: ComparisonTopic) -> Iterator[ReportTable]:
+    for metric, judgement in topic.judged.items():
+        name = topic.name("scores", topic.heading, metric)
+        yield scores(name, topic.comparison, metric, judgement, topic.published)
 
 
-def _any_left_out(rows: list[list[Cell]]) -> bool:
-    return any("no paper value" in cell.note for row in rows for cell in row)
+@register_table("ranks", order=10)
+def _ranks_and_tests(topic: ComparisonTopic) -> Iterator[ReportTable]:
+    judged = comparable(topic.judged)
+    yield ranks(topic.name("ranks", topic.heading), topic.comparison, judged, topic.published)
+    yield tests(topic.name("tests", topic.heading), topic.comparison, judged, topic.published)

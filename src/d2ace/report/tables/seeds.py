@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import BASELINE, Array, Comparison, paired, test_score, title
 from d2ace.report.intervals import plus
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.method_names import BASELINE
+from d2ace.report.registry import register_table
+from d2ace.report.run_values import Array, paired, test_score
+from d2ace.report.topics import ComparisonTopic
+from d2ace.report.wording import metric_title
 
-from .table import Cell, Table, Value, figure, signed, word
+from .table import Cell, ReportTable, Value, figure, signed, word
 
 
-def seeds(name: str, comparison: Comparison, metric: str) -> Table | None:
+def seeds(name: str, comparison: MethodComparison, metric: str) -> ReportTable | None:
     """Mean of every method for each seed, and how far runs of one fold lie apart.
 
     None where no dataset was run with several seeds.
@@ -51,11 +57,11 @@ def seeds(name: str, comparison: Comparison, metric: str) -> Table | None:
         foot.append([word(dataset), word("sd"), *[figure(apart[method]) for method in methods]])
     if not rows:
         return None
-    return Table(
+    return ReportTable(
         name=name,
         title=f"{METRICS[metric].title} by seed, {comparison.heading}",
         caption=(
-            f"{title(metric)}: mean over the folds of each seed; below it the difference to "
+            f"{metric_title(metric)}: mean over the folds of each seed; below it the difference to "
             f"{BASELINE} with the same seed, positive is better. “sd” is the standard "
             "deviation between runs of the same fold that differ in the seed alone."
         ),
@@ -67,7 +73,7 @@ def seeds(name: str, comparison: Comparison, metric: str) -> Table | None:
 
 
 def _by_seed(
-    comparison: Comparison, metric: str, dataset: str, method: str
+    comparison: MethodComparison, metric: str, dataset: str, method: str
 ) -> dict[int, dict[int, float]]:
     """Seed -> fold -> score, without undefined ones."""
     found: dict[int, dict[int, float]] = {}
@@ -79,7 +85,7 @@ def _by_seed(
 
 
 def _gain(
-    comparison: Comparison, metric: str, dataset: str, method: str, seed: int
+    comparison: MethodComparison, metric: str, dataset: str, method: str, seed: int
 ) -> float | None:
     """Mean difference to Random over the folds that both have with this seed."""
     runs, base = (
@@ -99,3 +105,9 @@ def _deviation(by_seed: list[dict[int, float]]) -> float | None:
         return None
     table: Array = np.array([[own[fold] for fold in common] for own in by_seed])
     return float(np.sqrt(table.var(axis=0, ddof=1).mean()))
+
+
+@register_table("scores", order=30)
+def _seeds(topic: ComparisonTopic) -> Iterator[ReportTable | None]:
+    for metric in topic.judged:
+        yield seeds(topic.name("seeds", topic.heading, metric), topic.comparison, metric)

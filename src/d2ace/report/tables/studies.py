@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,26 +12,21 @@ from d2ace.benchmark.plan.checks import own_values
 from d2ace.benchmark.plan.studies import ABLATION, printed
 from d2ace.benchmark.store.database import StoredRun
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import (
-    SHOWN,
-    Array,
-    Comparison,
-    Sweep,
-    as_point,
-    counted,
-    mean_score,
-    paired,
-    pairs,
-    test_score,
-)
+from d2ace.report.collect import SHOWN
 from d2ace.report.figures.studies import FULL
 from d2ace.report.intervals import HOW, interval
+from d2ace.report.method_comparison import DIGITS, MethodComparison
+from d2ace.report.registry import register_table
+from d2ace.report.run_values import Array, mean_score, paired, pairs, test_score
+from d2ace.report.sweeps import Sweep, as_point
+from d2ace.report.topics import ComparisonTopic, SweepTopic
+from d2ace.report.wording import counted
 from d2ace.selectors import SELECTORS
 
-from .table import Cell, Table, Value, signed, word
+from .table import Cell, ReportTable, Value, signed, word
 
 
-def ablation(name: str, study: Comparison, dataset: str) -> Table:
+def ablation(name: str, study: MethodComparison, dataset: str) -> ReportTable:
     """Every variant in every metric, and its difference to the full method."""
     rows = []
     data: list[dict[str, Value]] = []
@@ -57,7 +53,7 @@ def ablation(name: str, study: Comparison, dataset: str) -> Table:
         row.append(Cell(text, None if variant == FULL or not first.count else first.mean))
         rows.append(row)
     fair = len({pairs(study.runs(dataset, variant)) for variant in here}) == 1
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Ablation, {study.model} on {dataset}",
         caption=(
@@ -77,7 +73,7 @@ def ablation(name: str, study: Comparison, dataset: str) -> Table:
     )
 
 
-def sweep(name: str, study: Sweep) -> Table:
+def sweep(name: str, study: Sweep) -> ReportTable:
     """Every value in every metric, and its difference to the method's own value."""
     usual = _usual(study)
     rows = []
@@ -107,7 +103,7 @@ def sweep(name: str, study: Sweep) -> Table:
     listed = " and ".join(printed(option) for option in study.options)
     shown = "" if usual is None else ", ".join(_value(value).text for value in usual)
     against = [f"{METRICS[SHOWN[0]].title} against {shown}"] if shown else []
-    return Table(
+    return ReportTable(
         name=name,
         title=f"Sweep over {listed} of {study.method}, {study.model} on {study.dataset}",
         caption=" ".join(
@@ -166,15 +162,17 @@ def _unknown(study: Sweep) -> str:
 
 
 def _marked(rows: list[list[Cell]], first: int) -> list[list[Cell]]:
-    """The best three of each metric's column marked, by printed score."""
+    """The best three of each metric's column marked."""
     for place, metric in enumerate(SHOWN, start=first):
         higher = METRICS[metric].higher_is_better
-        printed = [float(row[place].text) for row in rows if row[place].value is not None]
+        # By printed score: equal ones share a place.
+        values = [row[place].value for row in rows]
+        printed = [round(value, DIGITS) for value in values if isinstance(value, float)]
         for row in rows:
             cell = row[place]
-            if cell.value is None:
+            if not isinstance(cell.value, float):
                 continue
-            own = float(cell.text)
+            own = round(cell.value, DIGITS)
             rank = 1 + sum(other > own if higher else other < own for other in printed)
             if rank <= 3 and len(printed) > 1:
                 row[place] = replace(cell, place=rank)
@@ -210,3 +208,15 @@ def _value(value: Any) -> Cell:
     if isinstance(value, tuple):
         return word(" → ".join(f"{item:g}" for item in value))
     return word(str(value))
+
+
+@register_table("ablation", order=10)
+def _ablation(topic: ComparisonTopic) -> Iterator[ReportTable]:
+    model = topic.comparison.model
+    for dataset in topic.comparison.datasets:
+        yield ablation(topic.name("ablation", model, dataset), topic.comparison, dataset)
+
+
+@register_table("sweeps", order=10)
+def _sweep(topic: SweepTopic) -> Iterator[ReportTable]:
+    yield sweep(topic.name("sweep", *topic.place), topic.sweep)

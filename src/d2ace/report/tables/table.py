@@ -75,7 +75,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """A table with a heading per column, rows, and rows below that stay below when sorted.
 
     ``data`` is what the CSV file holds, a list of equal dicts; without it, the fields' values.

@@ -10,9 +10,9 @@ from d2ace.benchmark.plan.specs import canonical, work_of
 from d2ace.benchmark.store.database import Store, StoredRun
 from d2ace.evaluation import METRICS
 
-from .collect import rows_of, test_to_train
 from .intervals import Pair, interval, over_folds
 from .naming import tell_apart
+from .run_values import rows_of, test_to_train
 
 Group = tuple[str, str, str, str]
 Settings = dict[str, Any]
@@ -21,7 +21,7 @@ ELSEWHERE = ("data", "fold", "seed")  # in a line's name, or what is compared wi
 NO_EFFECT = ("epoch_loss", "record")  # on scores: runs with and without are the same work
 
 
-class Runs:
+class RunGroup:
     """Runs of one study, dataset, model, method and of the same settings, by fold and seed."""
 
     def __init__(self, settings: Settings) -> None:
@@ -62,21 +62,21 @@ def compare(before: Store, after: Store) -> dict[str, Any]:
     }
 
 
-def _grouped(stored: Iterable[StoredRun], names: dict[str, str]) -> dict[Group, list[Runs]]:
+def _grouped(stored: Iterable[StoredRun], names: dict[str, str]) -> dict[Group, list[RunGroup]]:
     """Finished runs by group, then by settings, then by fold and seed; the one stored last."""
-    groups: dict[Group, dict[str, Runs]] = {}
+    groups: dict[Group, dict[str, RunGroup]] = {}
     for run in stored:
         group = (run.study, names[run.key], run.model, run.method)
         work = work_of(run.config)
         extras = {key: work.pop(key) for key in NO_EFFECT}
         settings = {key: value for key, value in work.items() if key not in ELSEWHERE}
-        alike = groups.setdefault(group, {}).setdefault(canonical(settings), Runs(settings))
+        alike = groups.setdefault(group, {}).setdefault(canonical(settings), RunGroup(settings))
         alike.by_pair[run.fold, run.seed] = run
         alike.extras = extras
     return {group: list(alike.values()) for group, alike in groups.items()}
 
 
-def _matched(first: list[Runs], second: list[Runs]) -> Iterator[tuple[Runs, Runs]]:
+def _matched(first: list[RunGroup], second: list[RunGroup]) -> Iterator[tuple[RunGroup, RunGroup]]:
     """Each with the one whose settings differ least, the likest two first."""
     choices = [
         (len(_differing(one.settings, other.settings)), place, one, other)
@@ -89,7 +89,7 @@ def _matched(first: list[Runs], second: list[Runs]) -> Iterator[tuple[Runs, Runs
             yield one, other
 
 
-def _compared(group: Group, one: Runs, other: Runs, varied: list[str]) -> dict[str, Any]:
+def _compared(group: Group, one: RunGroup, other: RunGroup, varied: list[str]) -> dict[str, Any]:
     first, second = one.by_pair, other.by_pair
     pairs = sorted(set(first) & set(second))
     both = [(first[pair], second[pair]) for pair in pairs]
