@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 LOOKED := $(VENV)/.browser
 MAKEFLAGS += --jobs=2  # a browser is fetched while packages are
 
-.PHONY: demo test pytest test-slow lint wheel format bench docs clean
+.PHONY: demo test pytest test-slow lint wheel oldest format bench docs clean
 
 demo: $(RUNS)
 	$(BIN)/d2ace demo
@@ -30,6 +30,10 @@ wheel: $(READY)
 	rm -rf dist
 	$(BIN)/python -m build --quiet --outdir dist
 	$(BIN)/python tests/try_wheel.py dist
+
+# With the oldest torch, numpy and scipy of pyproject.toml: minutes, and 2 GB of disk meanwhile.
+oldest: $(READY)
+	$(BIN)/python tests/try_oldest.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""For the site: a page that lives outside this folder, and docstrings written for Sphinx."""
+"""For the site: pages that live outside this folder, and docstrings written for Sphinx."""
 
 from __future__ import annotations
 
@@ -8,22 +8,34 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-PAGE = "benchmarks/README.md"  # the measured figures, beside the benchmarks
+OUTSIDE = {
+    "benchmarks": ["README.md"],
+    "reproduction": ["README.md", "tables.md", "figures/*.svg"],
+}
+"""Folders beside this one -> what the site shows of them, at the same place."""
 ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>~?([^<]*)</code>")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the page of figures."""
-    text = (Path(config.config_file_path).parent / PAGE).read_text(encoding="utf-8")
-    files.append(File.generated(config, PAGE, content=text.replace("](../docs/", "](../")))
+    """Add the pages and figures from outside."""
+    root = Path(config.config_file_path).parent
+    patterns = [f"{folder}/{name}" for folder, names in OUTSIDE.items() for name in names]
+    for path in (path for pattern in patterns for path in sorted(root.glob(pattern))):
+        uri = path.relative_to(root).as_posix()
+        files.append(File.generated(config, uri, abs_src_path=str(path)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Links that lead out of the folder on GitHub lead to the added page here, or to the start."""
-    up = "../" * page.file.src_uri.count("/")
+    """Links that lead out of a folder on GitHub lead to the added pages here, or to the start."""
+    uri = page.file.src_uri
+    if uri.partition("/")[0] in OUTSIDE:
+        return markdown.replace("](../docs/", "](../")
+    up = "../" * uri.count("/")
     markdown = markdown.replace(f"](../{up}README.md)", f"]({up}index.md)")
-    return markdown.replace(f"](../{up}{PAGE}", f"]({up}{PAGE}")
+    for folder in OUTSIDE:
+        markdown = markdown.replace(f"](../{up}{folder}/", f"]({up}{folder}/")
+    return markdown
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src"
-BASE = {"_util"}
-RUN = {*BASE, "data", "evaluation", "models", "selectors"}
-MAY_IMPORT = {
-    "_util": set(),
-    "selectors": BASE,
-    "models": BASE,
-    "data": BASE,
-    "evaluation": BASE,
-    "testing": {*BASE, "selectors"},
-    "training": RUN,
-    "integrations": {*RUN, "training"},
-    "benchmark": {*RUN, "training"},
-    "report": {*RUN, "training", "benchmark"},
-    "cli": {*RUN, "training", "benchmark", "report"},
-    "d2ace": {"_util", "selectors", "training"},  # the package itself
-    "__main__": {"cli"},
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src"
+PAGE = ROOT / "docs" / "explanation" / "architecture.md"
+ROOM = re.compile(r"^\| `(\w+)` \| (.*) \| (.*) \|$", re.MULTILINE)
+NAMED = re.compile(r"`(\w+(?:\.py)?)`")
+
+ROOMS = {
+    name: (holds, NAMED.findall(uses))
+    for name, holds, uses in ROOM.findall(PAGE.read_text("utf-8"))
 }
-"""Package -> packages that it may import; docs/explanation/architecture.md draws it."""
+"""The page's table: package -> what it holds, and the packages that it may import."""
 
 
 def module_of(path: Path) -> str:
@@ -68,20 +61,48 @@ def imports_of(module: str) -> set[str]:
     return {name for name in found if name in MODULES} - {module}
 
 
-@pytest.mark.parametrize("package", list(MAY_IMPORT))
-def test_packages_depend_one_way(package):
+@pytest.mark.parametrize("package", list(ROOMS))
+def test_a_package_imports_only_what_the_page_allows(package):
+    _, allowed = ROOMS[package]
     others = {
         (module, imported)
         for module in MODULES
         if package_of(module) == package
         for imported in imports_of(module)
-        if package_of(imported) not in {package, *MAY_IMPORT[package]}
+        if package_of(imported) not in {package, *allowed}
     }
     assert not others
 
 
-def test_every_package_has_its_place():
-    assert {package_of(module) for module in MODULES} == MAY_IMPORT.keys()
+def test_the_page_has_every_package_and_no_other():
+    assert {package_of(module) for module in MODULES} == ROOMS.keys()
+
+
+def test_on_the_page_a_package_may_import_only_what_stands_above_it():
+    above: set[str] = set()
+    for package, (_, allowed) in ROOMS.items():
+        assert set(allowed) <= above, package
+        above.add(package)
+
+
+@pytest.mark.parametrize("package", list(ROOMS))
+def test_what_a_package_holds_by_the_page_is_there(package):
+    holds, _ = ROOMS[package]
+    assert [
+        name for name in NAMED.findall(holds) if not (SOURCE / "d2ace" / package / name).exists()
+    ] == []
+
+
+def test_in_the_picture_every_arrow_points_down():
+    """Packages are the words in bold; what a package may import is drawn below it."""
+    picture = PAGE.with_suffix(".svg").read_text(encoding="utf-8")
+    bold = re.search(r'<g[^>]*font-weight="bold">(.*?)</g>', picture, re.DOTALL)
+    assert bold
+    height = {name: int(y) for y, name in re.findall(r'y="(\d+)">(\w+)<', bold[1])}
+    assert {*height, "__main__"} == ROOMS.keys()
+    for package in height:
+        for other in ROOMS[package][1]:
+            assert height[package] < height[other], f"{package} and {other}"
 
 
 def test_no_modules_import_each_other():

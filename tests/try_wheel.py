@@ -71,11 +71,16 @@ def needed(names: tuple[str, ...]) -> Iterator[Distribution]:
                 waiting.append(requirement.name)
 
 
-def core_environment(folder: Path) -> Path:
-    """A new virtual environment with links to the core dependencies; its Python."""
+def empty_environment(folder: Path) -> Path:
+    """A new virtual environment with pip alone; its Python."""
     venv.create(folder, with_pip=True, symlinks=os.name != "nt")
     scripts = folder / ("Scripts" if os.name == "nt" else "bin")
-    python = scripts / ("python.exe" if os.name == "nt" else "python")
+    return scripts / ("python.exe" if os.name == "nt" else "python")
+
+
+def core_environment(folder: Path) -> Path:
+    """A new virtual environment with links to the core dependencies; its Python."""
+    python = empty_environment(folder)
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     for each in needed(CORE):
         for top in {file.parts[0] for file in each.files or ()} - {"..", "__pycache__"}:
@@ -93,13 +98,18 @@ def run(python: Path, *words: str, cwd: Path | None = None) -> str:
     return done.stdout
 
 
+def first_example() -> str:
+    """The code that the README begins with."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    example = re.search(r"```python\n(.*?)```", readme, re.DOTALL)
+    assert example, "README.md has no example"
+    return example[1]
+
+
 def main(dist: Path) -> None:
     """Check the one wheel and the one sdist of a folder."""
     (wheel,), (sdist,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
     check_contents(wheel, sdist)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    example = re.search(r"```python\n(.*?)```", readme, re.DOTALL)
-    assert example, "README.md has no example"
     with tempfile.TemporaryDirectory() as scratch:
         python = core_environment(Path(scratch) / "venv")
         elsewhere = Path(scratch) / "elsewhere"
@@ -107,7 +117,7 @@ def main(dist: Path) -> None:
         run(python, "-m", "pip", "install", "--quiet", "--no-index", str(wheel.resolve()))
         run(python, "-m", "pip", "check")
         run(python, "-c", LOOK, cwd=elsewhere)
-        run(python, "-W", "error", "-c", example[1], cwd=elsewhere)
+        run(python, "-W", "error", "-c", first_example(), cwd=elsewhere)
     print(f"{wheel.name}: all files are there, and the README's example runs with the core alone")
 
 

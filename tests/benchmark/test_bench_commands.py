@@ -133,7 +133,7 @@ def test_ablate_and_sweep_plan_their_studies():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("bench",), r"name a grid \(corel5k-images, paper-tabular, quick, "),
+        (("bench",), r"name a grid \(quick, or a \.toml file\), or give"),
         (("bench", "quik"), "did you mean 'quick'"),
         (("bench", *SMALL, "--set", "epoch=3"), "the options: unknown key 'epoch'"),
         (("bench", *SMALL, "--set", "learning_rate=nan"), "setting learning_rate is nan; write a"),

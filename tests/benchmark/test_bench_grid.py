@@ -20,6 +20,11 @@ def _no_datasets(monkeypatch, tmp_path):
     monkeypatch.setenv("D2ACE_CACHE", str(tmp_path / "cache"))
 
 
+def repeated(root, name):
+    """A grid of the experiments that were repeated; it is not in the package."""
+    return load_grid(root / "reproduction" / "grids" / f"{name}.toml")
+
+
 def axes(grid):
     """What a grid covers: datasets, models, methods, folds, seeds."""
     specs = grid.specs
@@ -91,20 +96,25 @@ FIVE = [0, 1, 2, 3, 4]
             ),
             5 * 4 * 2,
         ),
-        ("quick", (["digits"], ["CLIF", "MLP"], [*METHODS.values()], [0, 1], [0]), 2 * 8 * 2),
     ],
 )
-def test_packaged_grids(name, expected, runs):
-    grid = load_grid(name)
+def test_grids_of_the_repeated_experiments(root, name, expected, runs):
+    grid = repeated(root, name)
+    assert grid.name == name
     assert axes(grid) == expected
     assert len(grid.specs) == len({spec.key for spec in grid.specs}) == runs
     settings = {"epochs": 100, "batch_size": 128, "warmup": 10, "folds": 5}
-    if name != "quick":
-        assert all(settings.items() <= spec.config.items() for spec in grid.specs)
+    assert all(settings.items() <= spec.config.items() for spec in grid.specs)
 
 
-def test_the_grid_that_asks_why_is_not_mixed_with_the_comparison():
-    specs = load_grid("reproduction-why").specs
+def test_the_packaged_grid_is_a_small_one():
+    grid = load_grid("quick")
+    assert axes(grid) == (["digits"], ["CLIF", "MLP"], [*METHODS.values()], [0, 1], [0])
+    assert len(grid.specs) == len({spec.key for spec in grid.specs}) == 2 * 8 * 2
+
+
+def test_the_grid_that_asks_why_is_not_mixed_with_the_comparison(root):
+    specs = repeated(root, "reproduction-why").specs
     assert {spec.study for spec in specs} == {
         "longer",
         "stored order",
@@ -121,10 +131,10 @@ def test_the_grid_that_asks_why_is_not_mixed_with_the_comparison():
         )
 
 
-def test_variants_of_d2ace_are_compared_with_the_runs_of_the_comparison():
-    compared = [*load_grid("reproduction-1").specs, *load_grid("reproduction-4").specs]
+def test_variants_of_d2ace_are_compared_with_the_runs_of_the_comparison(root):
+    compared = [*repeated(root, "reproduction-1").specs, *repeated(root, "reproduction-4").specs]
     done = {spec.key for spec in compared}
-    specs = [spec for spec in load_grid("reproduction-why").specs if spec.key not in done]
+    specs = [spec for spec in repeated(root, "reproduction-why").specs if spec.key not in done]
     new = {(spec.method, *spec.config["selector_options"].items()) for spec in specs}
     assert new > {(f"D2ACE (K = {k})", ("neighbors", k)) for k in (4, 5, 7, 8)}
     assert new > {("D2ACE (full pass)", ("predictions", "full_pass"))}
@@ -132,8 +142,8 @@ def test_variants_of_d2ace_are_compared_with_the_runs_of_the_comparison():
     assert len({spec.key for spec in specs}) == (5 + 2 + 4 + 3 + 2 * 2 + 2 * 4 + 2 * 1 + 2) * 5
 
 
-def test_ablations_sweeps_and_case_studies_in_one_file():
-    specs = load_grid("reproduction-5").specs
+def test_ablations_sweeps_and_case_studies_in_one_file(root):
+    specs = repeated(root, "reproduction-5").specs
     studies = {study: [s for s in specs if s.study == study] for study in ("ablation", "sweep")}
     assert {s.dataset for study in studies.values() for s in study} == {"birds", "cal500"}
     assert {s.config["fold"] for study in studies.values() for s in study} == {0, 1, 2}
@@ -148,23 +158,25 @@ def test_ablations_sweeps_and_case_studies_in_one_file():
     assert all(s.config["record"] for s in case)
 
 
-def test_the_same_work_is_planned_once():
-    specs = load_grid("reproduction-5").specs
+def test_the_same_work_is_planned_once(root):
+    specs = repeated(root, "reproduction-5").specs
     same = {"A", "K=6", "lambda2=0.7", "p_start=0.7, p_end=0.3"}
     birds = [s for s in specs if s.dataset == "birds" and s.config["fold"] == 0]
     assert len({s.key for s in birds if s.method in same}) == 1
 
 
-def test_all_packaged_grids_say_what_they_are():
-    grids = packaged()
-    expected = {
-        "quick",
+def test_all_grids_say_what_they_are(root):
+    descriptions = packaged()
+    assert set(descriptions) == {"quick"}
+    for path in (root / "reproduction").rglob("*.toml"):
+        descriptions[path.stem] = load_grid(path).description
+    steps = (*range(1, 7), "6-more", "why")
+    assert set(descriptions) >= {
         "paper-tabular",
         "corel5k-images",
-        *(f"reproduction-{step}" for step in (*range(1, 7), "6-more", "why")),
+        *(f"reproduction-{step}" for step in steps),
     }
-    assert set(grids) == expected
-    assert all(description.endswith(".") for description in grids.values())
+    assert all(description.endswith(".") for description in descriptions.values())
 
 
 def test_where_data_is_missing_the_quick_grid_says_what_it_takes():

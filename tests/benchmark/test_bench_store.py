@@ -21,7 +21,7 @@ from d2ace.benchmark.plan.specs import DEFAULTS, RunSpec, key_of
 from d2ace.benchmark.store.database import Store
 
 KILLS = 100
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "reproduction" / "results.csv"
+RESULTS = Path(__file__).resolve().parents[2] / "reproduction" / "results.csv"
 
 WRITERS = """
 import os, random, signal, sys

@@ -10,9 +10,13 @@ from types import ModuleType
 
 import pytest
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-WORDS = {"reproduction": DOCS / "reproduction" / "README.md", "images": DOCS / "images.md"}
-by_study = pytest.mark.parametrize("place", [DOCS / name for name in WORDS], ids=list(WORDS))
+ROOT = Path(__file__).resolve().parents[2]
+REPRODUCTION = ROOT / "reproduction"
+WORDS = {
+    REPRODUCTION: REPRODUCTION / "README.md",
+    ROOT / "docs" / "images": ROOT / "docs" / "images.md",
+}
+by_study = pytest.mark.parametrize("place", list(WORDS), ids=lambda place: place.name)
 NUMBER = re.compile(r"(?<![\w.])\d\.\d{3,}")
 SIGNED = r"([+−]\d\.\d{4})"
 IN_WORDS = re.compile(rf"{SIGNED} \({SIGNED}\s+to\s+{SIGNED}\)")
@@ -22,9 +26,7 @@ MADE = re.compile(r"<!-- (\w+): made by build.py -->.*?<!-- end -->", re.S)
 
 @pytest.fixture(scope="module")
 def build() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "reproduction_build", DOCS / "reproduction" / "build.py"
-    )
+    spec = importlib.util.spec_from_file_location("reproduction_build", REPRODUCTION / "build.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -46,7 +48,7 @@ def test_figures_are_there(place: Path) -> None:
 
 def words_and_tables(place: Path) -> tuple[str, str]:
     """What a person wrote on a study's page, and all that was made from its results."""
-    page = WORDS[place.name].read_text(encoding="utf-8")
+    page = WORDS[place].read_text(encoding="utf-8")
     made = "".join(found[0] for found in MADE.finditer(page))
     return MADE.sub("", page), (place / "tables.md").read_text(encoding="utf-8") + made
 
@@ -65,7 +67,7 @@ def test_intervals_in_the_words_stand_in_the_tables(place: Path) -> None:
 
 
 def test_steps_and_claims_are_those_of_the_results(build: ModuleType) -> None:
-    page = WORDS["reproduction"].read_text(encoding="utf-8")
+    page = WORDS[REPRODUCTION].read_text(encoding="utf-8")
     assert sorted(MADE.findall(page)) == ["bibtex", "claims", "scores", "steps"]
     assert page == build.words()
 

@@ -373,8 +373,7 @@ def test_loss_weights_are_on_the_device_of_the_state():
 
 def test_sparse_labels_stay_sparse():
     n, q = 4_000, 500
-    y = sp.random_array((n, q), density=0.01, format="csr", rng=0)
-    y.data[:] = 1
+    y = sp.csr_array((np.random.default_rng(0).random((n, q)) < 0.01).astype(float))
     selector = d2ace.D2ACE(y, warmup=0)
     assert sp.issparse(selector.labels)
     selector.observe(range(64), logits=torch.zeros(64, q))

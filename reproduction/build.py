@@ -1,16 +1,16 @@
 """Make the tables and figures of a study from its results.
 
-    python docs/reproduction/build.py --db runs.db   # add the runs of a store first
-    python docs/reproduction/build.py                # from results.csv alone
-    python docs/reproduction/build.py --folder docs/images --db images.db
+    python reproduction/build.py --db runs.db   # add the runs of a store first
+    python reproduction/build.py                # from results.csv alone
+    python reproduction/build.py --folder docs/images --db images.db
 
 `results.csv` has a row for each run, `curves.csv.gz` the curves of all runs and `recordings.zip`
 what case studies recorded; `tables.md`, `figures/` and what stands between the marks in `README.md`
 (how far the steps are, scores beside the paper's, what became of the claims) are made from these
 and from nothing else.
-The grids that made the runs are packaged: `d2ace bench reproduction-1 --db runs.db --from
-docs/reproduction/results.csv`, up to `reproduction-6-more`; with `--from`, runs that are in the
-file are not run again.
+The grids that made the runs are in `grids/`: `d2ace bench reproduction/grids/reproduction-1.toml
+--db runs.db --from reproduction/results.csv`, up to `reproduction-6-more.toml`; with `--from`, runs
+that are in the file are not run again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ STEPS = {
     "6-more": "as time allows: yahoo-Arts1, bibtex, Corel5k, rcv1subset1 as circulated and "
     "repaired with CLIF (`reference`); four methods, two folds",
 }
-"""Step -> what it runs; its grid is packaged as `reproduction-` and the step."""
+"""Step -> what it runs; its grid is `grids/reproduction-STEP.toml`."""
 OPTIONAL = "6-more"
 
 
@@ -118,8 +118,8 @@ def _progress(store: Store) -> dict[str, tuple[int, int]]:
     progress: dict[str, tuple[int, int]] = {}
     seen: set[str] = set()
     for step in STEPS:
-        new = {spec.key: spec for spec in load_grid(f"reproduction-{step}").specs}
-        new = {key: spec for key, spec in new.items() if key not in seen}
+        grid = load_grid(HERE / "grids" / f"reproduction-{step}.toml")
+        new = {spec.key: spec for spec in grid.specs if spec.key not in seen}
         done = sum(store.status(spec) == "finished" for spec in new.values())
         progress[step] = len(new), done
         seen |= new.keys()
@@ -133,8 +133,7 @@ def markdown(everything: Page, place: Path = HERE) -> str:
     lines = [
         f"# Tables of {TITLES[place.name]}",
         "",
-        f"Made by `python docs/reproduction/build.py{option}` from `results.csv`; words are in "
-        f"{where}.",
+        f"Made by `python reproduction/build.py{option}` from `results.csv`; words are in {where}.",
         "",
         f"**{everything.headline}** {everything.lead}",
         "",
