@@ -315,7 +315,7 @@ def test_outlier_score_is_the_disagreement_of_five_neighbours() -> None:
         ({"cache_features": 0}, "cache_features is 0; it must be True or False"),
         ({"monitor": "macro_uac"}, r"monitor is 'macro_uac'.*did you mean 'macro_auc'"),
         ({"epochz": 3}, r"There is no setting 'epochz'.*did you mean 'epochs'"),
-        ({"model": "clip"}, r"model is 'clip'.*did you mean 'clif'"),
+        ({"model": "clip"}, r"There is no model 'clip'.*did you mean 'clif'"),
         ({"selector": "d2a"}, r"There is no selector 'd2a'"),
         ({"selector": "nowhere.py:A"}, r"'nowhere.py:A' cannot be found"),
         ({"selector": "json:JSONDecoder"}, r"json has no selector 'JSONDecoder'"),

@@ -18,7 +18,7 @@ from d2ace.data import load_features
 from d2ace.evaluation import METRICS
 from d2ace.models import MODELS
 from d2ace.training import load_run, train_config
-from d2ace.training.config import IMAGE_PROTOCOL, RunConfig
+from d2ace.training.config import IMAGE_PROTOCOL, RunConfig, reads_images
 from d2ace.training.fabric import first_process
 from d2ace.training.predictions import refuse_other_file, write_predictions
 from d2ace.training.result import RunResult
@@ -59,7 +59,11 @@ def train(
         str | None, typer.Option("--data", help="The same, where it reads better.")
     ] = None,
     model: Annotated[
-        str, typer.Option(help=f"For tables {_NAMES['table']}; for images {_NAMES['image']}.")
+        str,
+        typer.Option(
+            help=f"For tables {_NAMES['table']}; for images {_NAMES['image']}; or your own as "
+            "file.py:Class."
+        ),
     ] = _DEFAULTS.model,
     selector: Annotated[
         str, typer.Option(help="A method (see: d2ace methods), or your own as file.py:Class.")
@@ -285,12 +289,12 @@ def _options(option: str, given: list[str] | None) -> dict[str, Any]:
 def _show(result: RunResult, out: str | None) -> None:
     config, console = result.config, make_console()
     sizes = result.dataset
-    images = MODELS[config["model"]].input == "image"
+    images = reads_images(config["model"])
     rows = "images" if images else f"rows, {sizes['features']} features"
     console.print(
         f"[bold]{escape(config['data'])}[/bold]: {sizes['train']} training, {sizes['validation']} "
         f"validation and {sizes['test']} test {rows}, {sizes['labels']} labels; "
-        f"{config['model']} with {escape(config['selector'])}"
+        f"{escape(config['model'])} with {escape(config['selector'])}"
     )
     table = Table("metric", box=None, pad_edge=False, header_style="bold")
     for heading in (f"validation (epoch {result.best_epoch})", "test"):
