@@ -329,7 +329,7 @@ def test_outlier_score_is_the_disagreement_of_five_neighbours() -> None:
         ({"devices": "auto"}, "devices is 'auto'; it must be a whole number from 1 up"),
         ({"checkpoint_every": "2"}, "checkpoint_every is '2'; it must be a whole number from 1 up"),
         ({"workers": 1.5}, "workers is 1.5; it must be a whole number from 0 up"),
-        ({"model": ["mlp"]}, r"model is \['mlp'\].*; choose from"),
+        ({"model": ["mlp"]}, r"A model is found by its name, got \['mlp'\]; write one of mlp"),
         ({"devices": 0}, "devices is 0"),
         ({"accelerator": "tpu"}, "accelerator is 'tpu'; choose from"),
         ({"checkpoint_every": 3}, "need a folder; name one with out"),
