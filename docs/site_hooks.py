@@ -1,19 +1,86 @@
-"""For the site: pages that live outside this folder, and docstrings written for Sphinx."""
+"""For the site: lists that follow the code, a page from outside this folder, plain docstrings.
+
+A page says ``<!-- table of methods -->`` where a list belongs; :data:`LISTS` makes it.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+from mkdocs.utils.meta import get_data
 
+from d2ace.evaluation import METRICS
+from d2ace.models import MODELS
+from d2ace.selectors import SELECTORS
+
+DOCS = Path(__file__).parent
 OUTSIDE = {
     "benchmarks": ["README.md"],
     "reproduction": ["README.md", "tables.md", "figures/*.svg"],
 }
 """Folders beside this one -> what the site shows of them, at the same place."""
 ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>~?([^<]*)</code>")
+HEAD = ("prefers", "try it when", "also needs", "cost per epoch")
+"""What the first lines of a method's card say."""
+
+
+def table_of_methods() -> str:
+    """A row for every method, from the first lines of its card."""
+    rows = []
+    for name, method in SELECTORS.items():
+        head = card_head(name)
+        rows.append(
+            [f"`{name}`", f"[`{method.__name__}`]({name}.md)", *(head[key] for key in HEAD)]
+        )
+    return _table(["name", "class and card", "what it prefers", *HEAD[1:]], rows)
+
+
+def card_head(name: str) -> Mapping[str, str]:
+    """The first lines of a method's card."""
+    return get_data((DOCS / "methods" / f"{name}.md").read_text(encoding="utf-8"))[1]
+
+
+def table_of_metrics() -> str:
+    """A row for every metric, from its function's documentation."""
+    rows = [
+        (f"`{name}`", metric.title, _better(metric.higher_is_better), metric.definition)
+        for name, metric in METRICS.items()
+    ]
+    return _table(["name", "title", "better", "definition"], rows)
+
+
+def _better(higher: bool) -> str:
+    return "higher" if higher else "lower"
+
+
+def _table(heading: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    heading = list(heading)
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heading, ["---"] * len(heading), *rows))
+
+
+LISTS: dict[str, Callable[[], str]] = {
+    "table of methods": table_of_methods,
+    "table of metrics": table_of_metrics,
+    "reference of methods": lambda: "\n\n".join(
+        f"::: d2ace.{method.__name__}" for method in SELECTORS.values()
+    ),
+    "names of metrics": lambda: ", ".join(METRICS),
+    "names of models": lambda: ", ".join(model.__name__ for model in MODELS.values()),
+}
+"""What a page asks for -> what the site shows there."""
+
+
+def on_config(config: Any) -> Any:
+    """The cards in the menu, in the order of the methods."""
+    cards = [{method.title: f"methods/{name}.md"} for name, method in SELECTORS.items()]
+    for entry in config.nav:
+        if "Methods" in entry:
+            entry["Methods"] = cards
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -27,7 +94,10 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Links that lead out of a folder on GitHub lead to the added pages here, or to the start."""
+    """Lists where they belong; links out of the folder lead to the added page, or to the start."""
+    for name, make in LISTS.items():
+        if f"<!-- {name} -->" in markdown:
+            markdown = markdown.replace(f"<!-- {name} -->", make())
     uri = page.file.src_uri
     if uri.partition("/")[0] in OUTSIDE:
         return markdown.replace("](../docs/", "](../")

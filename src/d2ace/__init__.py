@@ -4,20 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._util.version import VERSION
-from .selectors import (
-    D2ACE,
-    DIHCL,
-    SELECTORS,
-    Active,
-    Balance,
-    HardImb,
-    IndexedDataset,
-    MLUnc,
-    Random,
-    Recent,
-    Selector,
-    make_selector,
-)
+from .selectors import SELECTORS as SELECTORS
+from .selectors import IndexedDataset as IndexedDataset
+from .selectors import Selector as Selector
+from .selectors import make_selector as make_selector
+from .selectors.registry import *  # noqa: F403 - every method; type checkers read it there
 
 if TYPE_CHECKING:
     from .training import RunResult as RunResult
@@ -41,20 +32,12 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = [
-    "D2ACE",
-    "DIHCL",
-    "SELECTORS",
-    "Active",
-    "Balance",
-    "HardImb",
-    "IndexedDataset",
-    "MLUnc",
-    "Random",
-    "Recent",
-    "RunResult",
-    "Selector",
-    "load_run",
-    "make_selector",
-    "train",
-]
+if not TYPE_CHECKING:  # type checkers read the imports
+    __all__ = [
+        "SELECTORS",
+        "IndexedDataset",
+        "Selector",
+        "make_selector",
+        *_TRAINING,
+        *(method.__name__ for method in SELECTORS.values()),
+    ]

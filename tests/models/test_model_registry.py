@@ -11,8 +11,7 @@ import torch
 from problems import NAMES, problem
 
 import d2ace
-from d2ace.models import MODELS, make_model
-from d2ace.models.registry import hparams_of
+from d2ace.models import MODELS, hparams_of, make_model
 
 
 def test_names():

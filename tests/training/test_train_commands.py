@@ -235,7 +235,7 @@ def test_every_model_reloads(
     ("words", "code", "sentence"),
     [
         (["nothing-like-it"], 2, "no dataset and no file is called 'nothing-like-it'"),
-        (["{table}", "--model", "cliff"], 2, "model is 'cliff' (did you mean 'clif'?)"),
+        (["{table}", "--model", "cliff"], 2, "There is no model 'cliff' (did you mean 'clif'?)"),
         (
             ["{table}", "--model", "ml_gcn"],
             2,

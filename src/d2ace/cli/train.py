@@ -16,9 +16,8 @@ from d2ace._util.errors import UserError
 from d2ace._util.paths import given_path
 from d2ace.data import load_features
 from d2ace.evaluation import METRICS
-from d2ace.models import MODELS
 from d2ace.training import load_run, train_config
-from d2ace.training.config import RunConfig
+from d2ace.training.config import RunConfig, reads_images
 from d2ace.training.fabric import first_process
 from d2ace.training.predictions import refuse_other_file, write_predictions
 from d2ace.training.result import RunResult
@@ -185,12 +184,12 @@ def _options(option: str, given: list[str] | None) -> dict[str, Any]:
 def _show(result: RunResult, out: str | None) -> None:
     config, console = result.config, make_console()
     sizes = result.dataset
-    images = MODELS[config["model"]].input == "image"
+    images = reads_images(config["model"])
     rows = "images" if images else f"rows, {sizes['features']} features"
     console.print(
         f"[bold]{escape(config['data'])}[/bold]: {sizes['train']} training, {sizes['validation']} "
         f"validation and {sizes['test']} test {rows}, {sizes['labels']} labels; "
-        f"{config['model']} with {escape(config['selector'])}"
+        f"{escape(config['model'])} with {escape(config['selector'])}"
     )
     table = Table("metric", box=None, pad_edge=False, header_style="bold")
     for heading in (f"validation (epoch {result.best_epoch})", "test"):

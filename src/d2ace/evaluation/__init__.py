@@ -1,61 +1,24 @@
 """Metrics for multi-label scores, and statistics that compare methods over datasets."""
 
-from .metrics import (
-    METRICS,
-    Evaluation,
-    Metric,
-    coverage,
-    evaluate,
-    hamming_loss,
-    label_auc,
-    label_average_precision,
-    macro_auc,
-    macro_f1,
-    mean_average_precision,
-    micro_f1,
-    one_error,
-    ranking_loss,
-    subset_accuracy,
-)
-from .statistics import (
-    Comparison,
-    Friedman,
-    Interval,
-    average_ranks,
-    confidence_interval,
-    critical_difference,
-    friedman,
-    holm,
-    ranks,
-    similar_methods,
-    wilcoxon,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "METRICS",
-    "Comparison",
-    "Evaluation",
-    "Friedman",
-    "Interval",
-    "Metric",
-    "average_ranks",
-    "confidence_interval",
-    "coverage",
-    "critical_difference",
-    "evaluate",
-    "friedman",
-    "hamming_loss",
-    "holm",
-    "label_auc",
-    "label_average_precision",
-    "macro_auc",
-    "macro_f1",
-    "mean_average_precision",
-    "micro_f1",
-    "one_error",
-    "ranking_loss",
-    "ranks",
-    "similar_methods",
-    "subset_accuracy",
-    "wilcoxon",
-]
+from . import metrics as _metrics
+from .metrics import *  # noqa: F403 - every metric; type checkers read it there
+from .statistics import Comparison as Comparison
+from .statistics import Friedman as Friedman
+from .statistics import Interval as Interval
+from .statistics import average_ranks as average_ranks
+from .statistics import confidence_interval as confidence_interval
+from .statistics import critical_difference as critical_difference
+from .statistics import friedman as friedman
+from .statistics import holm as holm
+from .statistics import ranks as ranks
+from .statistics import similar_methods as similar_methods
+from .statistics import wilcoxon as wilcoxon
+
+if not TYPE_CHECKING:  # type checkers read the imports
+    __all__ = [
+        *_metrics.__all__,
+        *("Comparison", "Friedman", "Interval", "average_ranks", "confidence_interval"),
+        *("critical_difference", "friedman", "holm", "ranks", "similar_methods", "wilcoxon"),
+    ]

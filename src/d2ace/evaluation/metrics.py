@@ -1,20 +1,23 @@
-"""How good scores [n, q] are for labels [n, q]: nine metrics, each with one definition.
+"""How good scores [n, q] are for labels [n, q]: metrics, each one function with one decorator.
 
 All take ``(Y_true, scores)`` as numpy, torch or scipy.sparse and return a float64 number.
-Rows are instances x_i with the relevant labels Y_i, columns are labels.
+Rows are instances x_i with the relevant labels Y_i, columns are labels. `METRICS` holds them in
+the order in which they stand here, and so do the tables and columns of results.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .inputs import Array, Pairs, Undefined, checked, checked_policy, checked_threshold
-from .ranking import Ranking, rank_columns, rank_rows
+from .inputs import Array, Undefined, checked, checked_policy, checked_threshold
+from .ranking import Ranking
+from .scored import Scored, scored
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,11 @@ class Metric:
     higher_is_better: bool
     function: Callable[..., float]
 
+    @property
+    def definition(self) -> str:
+        """What it is, in the first paragraph of its function's documentation."""
+        return " ".join((self.function.__doc__ or "").split("\n\n")[0].split())
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -35,119 +43,23 @@ class Evaluation:
     undefined: int
 
 
-# Label-wise: one value per label, then their mean.
+METRICS: dict[str, Metric] = {}
+_Function = TypeVar("_Function", bound=Callable[..., float])
 
 
-def label_auc(Y_true: Any, scores: Any) -> Array:
-    """Area under the ROC curve of every label [q]; NaN where the label has one class only.
+def metric(title: str, *, higher_is_better: bool) -> Callable[[_Function], _Function]:
+    """Make a function of ``(Y_true, scores)`` one of `METRICS`, under its own name.
 
-    The share of (positive, negative) pairs of instances in which the positive one scores higher;
-    a tie counts half.
+    A function that counts decisions takes ``threshold``, one that may be undefined for a label
+    ``undefined``; `evaluate` hands both on to those who take them.
     """
-    return _label_auc(rank_columns(checked(Y_true, scores)))
 
+    def register(function: _Function) -> _Function:
+        name = function.__name__
+        METRICS[name] = Metric(name, title, higher_is_better, function)
+        return function
 
-def macro_auc(Y_true: Any, scores: Any, undefined: Undefined = "skip") -> float:
-    """Mean of `label_auc`.
-
-    ``undefined`` is what becomes of labels with one class only: ``"skip"`` takes the mean over the
-    others (NaN if there are none), ``"nan"`` returns NaN, ``"half"`` counts them as chance, 0.5,
-    ``"error"`` raises a ValueError that names them.
-    """
-    policy = checked_policy(undefined)
-    return _mean_auc(label_auc(Y_true, scores), policy)
-
-
-def label_average_precision(Y_true: Any, scores: Any) -> Array:
-    """Average precision of every label [q]; NaN where the label has no positive instance.
-
-    The mean over the positive instances of the precision among the instances that score at least
-    as high (not interpolated).
-    """
-    return _label_average_precision(rank_columns(checked(Y_true, scores)))
-
-
-def mean_average_precision(Y_true: Any, scores: Any, undefined: Undefined = "skip") -> float:
-    """Mean of `label_average_precision` (mAP).
-
-    ``undefined`` as in `macro_auc`, for labels without a positive instance. Under ``"half"`` they
-    count as chance too, which for average precision is the rate of positives: 0.
-    """
-    policy = checked_policy(undefined)
-    return _mean_average_precision(label_average_precision(Y_true, scores), policy)
-
-
-# Instance-wise: one value per row, then their mean.
-
-
-def ranking_loss(Y_true: Any, scores: Any) -> float:
-    """Mean over instances of the share of (relevant, irrelevant) label pairs in the wrong order.
-
-    A tie counts as wrong; an instance with no or with all labels counts 0.
-    """
-    return _ranking_loss(rank_rows(checked(Y_true, scores)))
-
-
-def coverage(Y_true: Any, scores: Any) -> float:
-    """Mean number of steps down the ranked labels until all relevant ones are covered.
-
-    From 0: an instance with one relevant label on top needs no step, and one without any label
-    needs none. Labels tied with the last relevant one are stepped over as well.
-    """
-    return _coverage(rank_rows(checked(Y_true, scores)))
-
-
-def one_error(Y_true: Any, scores: Any) -> float:
-    """Share of instances whose highest-scored label is not relevant.
-
-    If several labels share the highest score, the expected value of picking one of them at random.
-    """
-    return _one_error(rank_rows(checked(Y_true, scores)))
-
-
-# Set-based: a label is predicted where its score reaches the threshold.
-
-
-def macro_f1(Y_true: Any, scores: Any, threshold: float = 0.5) -> float:
-    """Mean over labels of 2 TP / (2 TP + FP + FN); 0 for a label without true or predicted ones.
-
-    A label is predicted where its score is at least ``threshold``; predictions of 0 and 1 work too.
-    """
-    return _macro_f1(_count(checked(Y_true, scores), threshold))
-
-
-def micro_f1(Y_true: Any, scores: Any, threshold: float = 0.5) -> float:
-    """2 TP / (2 TP + FP + FN) over all pairs; 0 if nothing is true or predicted.
-
-    ``threshold`` as in `macro_f1`.
-    """
-    return _micro_f1(_count(checked(Y_true, scores), threshold))
-
-
-def hamming_loss(Y_true: Any, scores: Any, threshold: float = 0.5) -> float:
-    """Share of wrong (instance, label) pairs; ``threshold`` as in `macro_f1`."""
-    return _hamming_loss(_count(checked(Y_true, scores), threshold))
-
-
-def subset_accuracy(Y_true: Any, scores: Any, threshold: float = 0.5) -> float:
-    """Share of instances with every label right; ``threshold`` as in `macro_f1`."""
-    return _subset_accuracy(_count(checked(Y_true, scores), threshold))
-
-
-METRICS: dict[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        Metric("macro_auc", "Macro-AUC", True, macro_auc),
-        Metric("macro_f1", "Macro-F1", True, macro_f1),
-        Metric("ranking_loss", "Ranking loss", False, ranking_loss),
-        Metric("mean_average_precision", "mAP", True, mean_average_precision),
-        Metric("micro_f1", "Micro-F1", True, micro_f1),
-        Metric("hamming_loss", "Hamming loss", False, hamming_loss),
-        Metric("one_error", "One-error", False, one_error),
-        Metric("coverage", "Coverage", False, coverage),
-        Metric("subset_accuracy", "Subset accuracy", True, subset_accuracy),
-    )
-}
+    return register
 
 
 def evaluate(
@@ -158,89 +70,134 @@ def evaluate(
     ``undefined`` and ``threshold`` as in `macro_auc` and `macro_f1`. The result's ``undefined`` is
     the number of labels with one class only, whatever the policy.
     """
-    policy = checked_policy(undefined)
-    pairs = checked(Y_true, scores)
-    counts = _count(pairs, threshold)
-    columns, rows = rank_columns(pairs), rank_rows(pairs)
-    auc, precision = _label_auc(columns), _label_average_precision(columns)
-    values = {
-        "macro_auc": _mean_auc(auc, policy),
-        "macro_f1": _macro_f1(counts),
-        "ranking_loss": _ranking_loss(rows),
-        "mean_average_precision": _mean_average_precision(precision, policy),
-        "micro_f1": _micro_f1(counts),
-        "hamming_loss": _hamming_loss(counts),
-        "one_error": _one_error(rows),
-        "coverage": _coverage(rows),
-        "subset_accuracy": _subset_accuracy(counts),
-    }
-    return Evaluation(values, int(np.count_nonzero(np.isnan(auc))))
+    options = {"undefined": checked_policy(undefined), "threshold": checked_threshold(threshold)}
+    found = Scored(checked(Y_true, scores))
+    values = {}
+    for name, one in METRICS.items():
+        takes = inspect.signature(one.function).parameters
+        chosen: dict[str, Any] = {key: value for key, value in options.items() if key in takes}
+        values[name] = one.function(found, found, **chosen)
+    return Evaluation(values, int(np.count_nonzero(found.columns.pairs == 0)))
 
 
-def _label_auc(columns: Ranking) -> Array:
-    wrong = columns.reversed + columns.tied / 2
-    return 1 - _quotient(wrong, columns.pairs, math.nan)
+# Values of every label, of which two metrics are means.
 
 
-def _mean_auc(values: Array, policy: Undefined) -> float:
-    return _mean(values, policy, "macro_auc", "one class only", chance=0.5)
+def label_auc(Y_true: Any, scores: Any) -> Array:
+    """Area under the ROC curve of every label [q]; NaN where the label has one class only.
+
+    The share of (positive, negative) pairs of instances in which the positive one scores higher;
+    a tie counts half.
+    """
+    columns: Ranking = scored(Y_true, scores).columns
+    return 1 - _quotient(columns.reversed + columns.tied / 2, columns.pairs, math.nan)
 
 
-def _label_average_precision(columns: Ranking) -> Array:
+def label_average_precision(Y_true: Any, scores: Any) -> Array:
+    """Average precision of every label [q]; NaN where the label has no positive instance.
+
+    The mean over the positive instances of the precision among the instances that score at least
+    as high (not interpolated).
+    """
+    columns: Ranking = scored(Y_true, scores).columns
     return _quotient(columns.precision, columns.relevant, math.nan)
 
 
-def _mean_average_precision(values: Array, policy: Undefined) -> float:
-    return _mean(values, policy, "mean_average_precision", "no positive instance", chance=0.0)
+# The metrics. A set-based one predicts a label where its score reaches the threshold.
 
 
-def _ranking_loss(rows: Ranking) -> float:
-    return float(_quotient(rows.reversed + rows.tied, rows.pairs, 0.0).mean())
+@metric("Macro-AUC", higher_is_better=True)
+def macro_auc(Y_true: Any, scores: Any, undefined: Undefined = "skip") -> float:
+    """Mean over labels of the share of (positive, negative) pairs of instances with the positive
+    one scored higher; a tie counts half.
+
+    ``undefined`` is what becomes of labels with one class only: ``"skip"`` takes the mean over the
+    others (NaN if there are none), ``"nan"`` returns NaN, ``"half"`` counts them as chance, 0.5,
+    ``"error"`` raises a ValueError that names them. `label_auc` has the values of the labels.
+    """
+    policy = checked_policy(undefined)
+    return _mean(label_auc(Y_true, scores), policy, "macro_auc", "one class only", chance=0.5)
 
 
-def _coverage(rows: Ranking) -> float:
-    return float(np.maximum(rows.depth - 1, 0).mean())
+@metric("Macro-F1", higher_is_better=True)
+def macro_f1(Y_true: Any, scores: Any, threshold: float = 0.5) -> float:
+    """Mean over labels of 2 TP / (2 TP + FP + FN); 0 for a label that is neither true nor
+    predicted anywhere.
 
-
-def _one_error(rows: Ranking) -> float:
-    return float(1 - rows.top.mean())
-
-
-class _Counts(NamedTuple):
-    """Of every label [q] in float64: hits, true and predicted ones; and of all rows."""
-
-    hits: Array
-    true: Array
-    predicted: Array
-    rows: int
-    right_rows: int
-
-
-def _count(pairs: Pairs, threshold: float) -> _Counts:
-    predicted = pairs.scores >= checked_threshold(threshold)
-    hits, true, positive = (
-        np.count_nonzero(which, axis=0).astype(np.float64)
-        for which in (pairs.truth & predicted, pairs.truth, predicted)
-    )
-    right_rows = int(np.count_nonzero((pairs.truth == predicted).all(axis=1)))
-    return _Counts(hits, true, positive, len(predicted), right_rows)
-
-
-def _macro_f1(counts: _Counts) -> float:
+    A label is predicted where its score is at least ``threshold``; predictions of 0 and 1 work too.
+    """
+    counts = scored(Y_true, scores).counts(threshold)
     return float(_quotient(2 * counts.hits, counts.true + counts.predicted, 0.0).mean())
 
 
-def _micro_f1(counts: _Counts) -> float:
+@metric("Ranking loss", higher_is_better=False)
+def ranking_loss(Y_true: Any, scores: Any) -> float:
+    """Mean over instances of the share of (relevant, irrelevant) pairs of labels in the wrong
+    order; a tie counts as wrong, an instance with no or all labels as 0.
+    """
+    rows = scored(Y_true, scores).rows
+    return float(_quotient(rows.reversed + rows.tied, rows.pairs, 0.0).mean())
+
+
+@metric("mAP", higher_is_better=True)
+def mean_average_precision(Y_true: Any, scores: Any, undefined: Undefined = "skip") -> float:
+    """Mean over labels of the average precision: the precision down to each positive instance (and
+    its ties), averaged, not interpolated.
+
+    ``undefined`` as in `macro_auc`, for labels without a positive instance. Under ``"half"`` they
+    count as chance too, which for average precision is the rate of positives: 0.
+    `label_average_precision` has the values of the labels.
+    """
+    policy = checked_policy(undefined)
+    values = label_average_precision(Y_true, scores)
+    return _mean(values, policy, "mean_average_precision", "no positive instance", chance=0.0)
+
+
+@metric("Micro-F1", higher_is_better=True)
+def micro_f1(Y_true: Any, scores: Any, threshold: float = 0.5) -> float:
+    """2 TP / (2 TP + FP + FN) over all pairs; 0 if nothing is true or predicted.
+
+    ``threshold`` as in `macro_f1`.
+    """
+    counts = scored(Y_true, scores).counts(threshold)
     either = float(counts.true.sum() + counts.predicted.sum())
     return 2 * float(counts.hits.sum()) / either if either else 0.0
 
 
-def _hamming_loss(counts: _Counts) -> float:
+@metric("Hamming loss", higher_is_better=False)
+def hamming_loss(Y_true: Any, scores: Any, threshold: float = 0.5) -> float:
+    """Share of wrong (instance, label) pairs.
+
+    ``threshold`` as in `macro_f1`.
+    """
+    counts = scored(Y_true, scores).counts(threshold)
     wrong = (counts.true + counts.predicted - 2 * counts.hits).sum()
     return float(wrong) / (counts.rows * counts.hits.size)
 
 
-def _subset_accuracy(counts: _Counts) -> float:
+@metric("One-error", higher_is_better=False)
+def one_error(Y_true: Any, scores: Any) -> float:
+    """Share of instances whose highest-scored label is not relevant; among tied highest labels the
+    expected value of picking one at random.
+    """
+    return float(1 - scored(Y_true, scores).rows.top.mean())
+
+
+@metric("Coverage", higher_is_better=False)
+def coverage(Y_true: Any, scores: Any) -> float:
+    """Mean number of steps down the ranked labels until all relevant ones are covered, from 0;
+    ties are stepped over, an instance without labels needs 0.
+    """
+    return float(np.maximum(scored(Y_true, scores).rows.depth - 1, 0).mean())
+
+
+@metric("Subset accuracy", higher_is_better=True)
+def subset_accuracy(Y_true: Any, scores: Any, threshold: float = 0.5) -> float:
+    """Share of instances with every label right.
+
+    ``threshold`` as in `macro_f1`.
+    """
+    counts = scored(Y_true, scores).counts(threshold)
     return counts.right_rows / counts.rows
 
 
@@ -266,3 +223,10 @@ def _mean(values: Array, policy: Undefined, name: str, lack: str, chance: float)
     if policy == "half":
         return float(np.where(missing, chance, values).mean())
     return float(values[~missing].mean()) if not missing.all() else math.nan
+
+
+if not TYPE_CHECKING:  # type checkers see what is public by its name
+    __all__ = [
+        *("METRICS", "Evaluation", "Metric", "evaluate", "label_auc", "label_average_precision"),
+        *METRICS,
+    ]

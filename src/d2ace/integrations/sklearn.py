@@ -39,7 +39,7 @@ try:
         validate_data,
     )
 
-    from d2ace.training.config import IMAGE_MODELS, RunConfig
+    from d2ace.training.config import IMAGE_MODELS, RunConfig, reads_images
     from d2ace.training.fabric import make_fabric
     from d2ace.training.loop import refuse_undefined_monitor
     from d2ace.training.problem import Rows, Split
@@ -64,8 +64,8 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     Parameters
     ----------
     model, selector : str
-        Keys of ``d2ace.models.MODELS`` and ``d2ace.SELECTORS``; a selector of one's own is
-        ``package.module:Class``.
+        Keys of ``d2ace.models.MODELS`` and ``d2ace.SELECTORS``; one's own are
+        ``package.module:Class`` or ``path/to/file.py:Class``.
     epochs, batch_size, warmup : int
         T, b and T_w of the paper: the learning rate rises and batches are random for ``warmup``
         epochs.
@@ -218,7 +218,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         patience = self.n_iter_no_change
         if not isinstance(patience, int | np.integer) or patience < 1:
             raise UserError(f"n_iter_no_change is {patience!r}; it must be 1 or more epochs.")
-        if self.model in IMAGE_MODELS:
+        if reads_images(self.model):
             raise UserError(
                 f"model is {self.model!r}, which reads images, but a classifier is given tables; "
                 f"choose from {', '.join(name for name in MODELS if name not in IMAGE_MODELS)}."

@@ -1,28 +1,28 @@
 """CLIF, DELA, PACA, ML-GCN, HST and plain baselines: multi-label networks, one interface."""
 
-from .base import LossTerms, ModelOutput, MultiLabelModel
-from .clif import CLIF
-from .dela import DELA
-from .hst import HST
-from .image import ImageModel
-from .image_mlp import ImageMLP
-from .ml_gcn import MLGCN
-from .mlp import MLP
-from .paca import PACA
-from .registry import MODELS, make_model
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CLIF",
-    "DELA",
-    "HST",
-    "MLGCN",
-    "MLP",
-    "MODELS",
-    "PACA",
-    "ImageMLP",
-    "ImageModel",
-    "LossTerms",
-    "ModelOutput",
-    "MultiLabelModel",
-    "make_model",
-]
+from .base import LossTerms as LossTerms
+from .base import ModelOutput as ModelOutput
+from .base import MultiLabelModel as MultiLabelModel
+from .finding import MODEL_FAMILY as MODEL_FAMILY
+from .finding import find_model as find_model
+from .finding import hparams_of as hparams_of
+from .finding import make_model as make_model
+from .image import ImageModel as ImageModel
+from .registry import *  # noqa: F403 - every model; type checkers read it there
+from .registry import MODELS as MODELS
+
+if not TYPE_CHECKING:  # type checkers read the imports
+    __all__ = [
+        "MODEL_FAMILY",
+        "MODELS",
+        "ImageModel",
+        "LossTerms",
+        "ModelOutput",
+        "MultiLabelModel",
+        "find_model",
+        "hparams_of",
+        "make_model",
+        *(model.__name__ for model in MODELS.values()),
+    ]

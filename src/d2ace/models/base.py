@@ -62,6 +62,8 @@ class MultiLabelModel(nn.Module, ABC):
     """
 
     name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+    """The name in tables and figures; that of the class, if it has none of its own."""
     input: ClassVar[str] = "table"
     """What x is: rows of a "table" [B, d], or an "image" [B, channels, H, W]."""
     clip_norm: ClassVar[float | None] = None
@@ -83,6 +85,11 @@ class MultiLabelModel(nn.Module, ABC):
         self.hparams: dict[str, Any] = {**self.presets[self.preset], **explicit}
         self._unchanging = False
         self._kept: Any = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A class has its own title: it is another model than the one it extends."""
+        super().__init_subclass__(**options)
+        cls.title = vars(cls).get("title", cls.__name__)
 
     # What a model provides ------------------------------------------------------------------
 

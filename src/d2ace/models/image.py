@@ -39,6 +39,7 @@ class ImageModel(MultiLabelModel):
     """
 
     input: ClassVar[str] = "image"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": BACKBONE, "reference": BACKBONE}
 
     def __init__(
         self,

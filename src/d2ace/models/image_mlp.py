@@ -35,6 +35,7 @@ class ImageMLP(ImageModel):
     """
 
     name: ClassVar[str] = "image_mlp"
+    title: ClassVar[str] = "MLP"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": _DEFAULTS,
         "reference": _DEFAULTS,

@@ -56,6 +56,7 @@ class MLGCN(ImageModel):
     """
 
     name: ClassVar[str] = "ml_gcn"
+    title: ClassVar[str] = "ML-GCN"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": _PAPER,
         "reference": {**_PAPER, "backbone_lr_factor": 0.1},

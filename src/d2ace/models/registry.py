@@ -1,52 +1,25 @@
-"""Models by name."""
+"""The models of the library: a line for each, in the order in which lists show them.
 
-from __future__ import annotations
+``d2ace.models`` takes everything public from here, and whatever else lists the models asks
+``MODELS``.
+"""
 
-import inspect
-from typing import Any
+from .base import MultiLabelModel as _MultiLabelModel
 
-from d2ace._util import validation as inputs
-from d2ace._util.hints import did_you_mean
+# isort: off
+from .mlp import MLP as MLP
+from .clif import CLIF as CLIF
+from .dela import DELA as DELA
+from .paca import PACA as PACA
+from .image_mlp import ImageMLP as ImageMLP
+from .ml_gcn import MLGCN as MLGCN
+from .hst import HST as HST
+# isort: on
 
-from .base import MultiLabelModel
-from .clif import CLIF
-from .dela import DELA
-from .hst import HST
-from .image_mlp import ImageMLP
-from .ml_gcn import MLGCN
-from .mlp import MLP
-from .paca import PACA
-
-MODELS: dict[str, type[MultiLabelModel]] = {
-    model.name: model for model in (MLP, CLIF, DELA, PACA, ImageMLP, MLGCN, HST)
+MODELS: dict[str, type[_MultiLabelModel]] = {
+    model.name: model
+    for model in list(vars().values())
+    if isinstance(model, type)
+    and issubclass(model, _MultiLabelModel)
+    and model is not _MultiLabelModel
 }
-
-
-def make_model(
-    name: str, n_features: int, Y_train: inputs.Labels, **hparams: Any
-) -> MultiLabelModel:
-    """The model called ``name`` (a key of ``MODELS``) for d features and these training labels.
-
-    For a model of images (``MODELS[name].input == "image"``) ``n_features`` is the number of
-    channels of its input: 3, or that of feature maps with ``backbone="identity"``.
-    ``hparams`` are ``preset`` and the model's own hyperparameters; its class describes them.
-    """
-    if name not in MODELS:
-        raise ValueError(
-            f"There is no model {name!r}{did_you_mean(str(name), MODELS)}; "
-            f"choose from {', '.join(MODELS)}."
-        )
-    known = hparams_of(MODELS[name])
-    for hparam in hparams:
-        if hparam not in known:
-            raise TypeError(
-                f"{name} has no hyperparameter {hparam!r}{did_you_mean(hparam, known)}; "
-                f"it takes {', '.join(known)}."
-            )
-    return MODELS[name](n_features, Y_train, **hparams)
-
-
-def hparams_of(model: type[MultiLabelModel]) -> list[str]:
-    """Names of the keyword arguments a model class takes."""
-    parameters = inspect.signature(model.__init__).parameters.values()
-    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]

@@ -1,44 +1,39 @@
-"""The eight batch selection methods and the stages they share."""
+"""The batch selection methods and the stages they share."""
 
-from d2ace.selectors._engine.flat import FlatSampler
-from d2ace.selectors._engine.multiprocess import BatchPart, SharedSelector
-from d2ace.selectors._engine.options import options_of
-from d2ace.selectors._engine.reminders import warm_up_sentence
+from typing import TYPE_CHECKING
 
-from .active import Active
-from .balance import Balance
-from .base import Selector
-from .d2ace import D2ACE
-from .dihcl import DIHCL
-from .distributed import DistributedSelector
-from .hard_imb import HardImb
-from .history import Memory
-from .indexed import IndexedDataset
-from .ml_unc import MLUnc
-from .random import Random
-from .recent import Recent
-from .registry import SELECTORS, find_selector, make_selector, selector_file
+from d2ace.selectors._engine.flat import FlatSampler as FlatSampler
+from d2ace.selectors._engine.multiprocess import BatchPart as BatchPart
+from d2ace.selectors._engine.multiprocess import SharedSelector as SharedSelector
+from d2ace.selectors._engine.options import CommonOptions as CommonOptions
+from d2ace.selectors._engine.options import options_of as options_of
+from d2ace.selectors._engine.reminders import warm_up_sentence as warm_up_sentence
 
-__all__ = [
-    "D2ACE",
-    "DIHCL",
-    "SELECTORS",
-    "Active",
-    "Balance",
-    "BatchPart",
-    "DistributedSelector",
-    "FlatSampler",
-    "HardImb",
-    "IndexedDataset",
-    "MLUnc",
-    "Memory",
-    "Random",
-    "Recent",
-    "Selector",
-    "SharedSelector",
-    "find_selector",
-    "make_selector",
-    "options_of",
-    "selector_file",
-    "warm_up_sentence",
-]
+from .base import Selector as Selector
+from .distributed import DistributedSelector as DistributedSelector
+from .finding import SELECTOR_FAMILY as SELECTOR_FAMILY
+from .finding import find_selector as find_selector
+from .finding import make_selector as make_selector
+from .history import Memory as Memory
+from .indexed import IndexedDataset as IndexedDataset
+from .registry import *  # noqa: F403 - every method; type checkers know what is in it
+from .registry import SELECTORS as SELECTORS
+
+if not TYPE_CHECKING:  # type checkers read the imports
+    __all__ = [
+        "SELECTOR_FAMILY",
+        "SELECTORS",
+        "BatchPart",
+        "CommonOptions",
+        "DistributedSelector",
+        "FlatSampler",
+        "IndexedDataset",
+        "Memory",
+        "Selector",
+        "SharedSelector",
+        "find_selector",
+        "make_selector",
+        "options_of",
+        "warm_up_sentence",
+        *(method.__name__ for method in SELECTORS.values()),
+    ]

@@ -47,8 +47,8 @@ def train(
     data : name, path, MultiLabelData or ImageData
         For images a layout ("voc2007", "coco", "corel5k-images", "csv", "yolo"), with ``root``.
     model, selector : str
-        Keys of ``MODELS`` and ``SELECTORS``; a selector of one's own is ``package.module:Class``
-        or ``path/to/file.py:Class``.
+        Keys of ``MODELS`` and ``SELECTORS``; one's own are ``package.module:Class`` or
+        ``path/to/file.py:Class``.
     out : folder, optional
         Checkpoints, the best weights and the result go there; with ``resume`` a run that was
         interrupted goes on from there, and one that is finished is returned as it is.

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import operator
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from d2ace._util.errors import UserError
 from d2ace._util.hints import did_you_mean
+from d2ace._util.own_class import own_file, shown_name
 from d2ace.data.prepare import PROTOCOLS
 from d2ace.evaluation import METRICS
-from d2ace.models import MODELS
-from d2ace.selectors import Random, find_selector, selector_file, warm_up_sentence
+from d2ace.models import MODEL_FAMILY, MODELS, find_model
+from d2ace.selectors import SELECTOR_FAMILY, Random, find_selector, warm_up_sentence
 
 from .verified import fault_of
 
-__all__ = ["PRECISIONS", "RunConfig", "fault_of_config", "protocol_of", "whole"]
+__all__ = ["PRECISIONS", "RunConfig", "fault_of_config", "protocol_of", "reads_images", "whole"]
 
+IMAGE_MODELS = tuple(name for name, model in MODELS.items() if model.input == "image")
 PRECISIONS = ("32-true", "64-true", "bf16-mixed", "16-mixed")
 
 IMAGE_PROTOCOL: dict[str, Any] = {
@@ -37,15 +39,25 @@ IMAGE_PROTOCOL: dict[str, Any] = {
 """The paper's settings for images, where they differ from those for tables."""
 
 
-def protocol_of(model: Any) -> dict[str, Any]:
-    """The settings that a run of this model has unless it is given others."""
+def protocol_of(model: Any, *, images: bool | None = None) -> dict[str, Any]:
+    """The settings that a run of this model has unless it is given others.
+
+    Whether a model of one's own reads ``images`` has to be said: its code is not run for that.
+    """
+    if images is None:
+        images = isinstance(model, str) and model in IMAGE_MODELS
     usual = {item.name: item.default for item in fields(RunConfig) if item.default is not MISSING}
     options: dict[str, Any] = {"model_options": {}, "selector_options": {}}
-    return usual | options | (IMAGE_PROTOCOL if _reads_images(model) else {})
+    return usual | options | (IMAGE_PROTOCOL if images else {})
 
 
-def _reads_images(model: Any) -> bool:
-    return isinstance(model, str) and model in MODELS and MODELS[model].input == "image"
+def reads_images(model: str, source: str | None = None) -> bool:
+    """Whether a model is one for images; one's own has to have this ``source``, if any."""
+    try:
+        MODEL_FAMILY.check_source(model, source)
+        return find_model(model).input == "image"
+    except (TypeError, ValueError) as problem:
+        raise UserError(str(problem)) from problem
 
 
 def _about(words: str, *, images: bool = False) -> dict[str, Any]:
@@ -71,7 +83,11 @@ class RunConfig:
     """
 
     data: str
-    model: str = _setting("clif", f"For tables {_named('table')}; for images {_named('image')}.")
+    model: str = _setting(
+        "clif",
+        f"For tables {_named('table')}; for images {_named('image')}; or your own as "
+        "file.py:Class.",
+    )
     selector: str = _setting(
         "d2ace", "A method (see: d2ace methods), or your own as file.py:Class."
     )
@@ -99,6 +115,8 @@ class RunConfig:
     precision: str = _setting("32-true", "32-true, 64-true, bf16-mixed or 16-mixed.")
     selector_source: str | None = None
     """SHA-256 of the file of a selector of one's own: other code is another run."""
+    model_source: str | None = None
+    """The same of a model of one's own."""
     root: str | None = _setting(None, "Folder or .zip of the images.", images=True)
     """None looks in ``D2ACE_DATA``."""
     image_size: int | None = _setting(None, "Side in pixels.", images=True)
@@ -111,6 +129,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         """Check what can be checked without the data."""
+        self._check_classes()
         for name, least in {**_WHOLE_NUMBERS, "folds": 1 if self.images else 2}.items():
             object.__setattr__(self, name, whole(getattr(self, name), name, least))
         if self.fold >= self.folds:
@@ -141,19 +160,6 @@ class RunConfig:
         for name in ("model_options", "selector_options"):
             _refuse_unplain(name, getattr(self, name))
         self._check_images()
-        try:
-            find_selector(self.selector)
-        except ValueError as problem:
-            raise UserError(str(problem)) from problem
-        file = selector_file(self.selector)
-        if file is not None:
-            source = hashlib.sha256(file.read_bytes()).hexdigest()
-            if self.selector_source not in (None, source):
-                raise UserError(
-                    f"{file} has changed since this run was described (its checksum was "
-                    f"{str(self.selector_source)[:8]}..., now {source[:8]}...); describe it anew."
-                )
-            object.__setattr__(self, "selector_source", source)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
@@ -167,15 +173,31 @@ class RunConfig:
                 )
         if "data" not in values:
             raise UserError("A run needs data: the name of a dataset or the path of a file.")
-        return cls(**{**protocol_of(values.get("model", "clif")), **values})
+        model = values.get("model", "clif")
+        images = reads_images(model, values.get("model_source"))
+        return cls(**{**protocol_of(model, images=images), **values})
 
-    @property
+    @cached_property  # asked when this is made: a file may change
     def images(self) -> bool:
         """Whether the model reads images."""
-        return _reads_images(self.model)
+        return reads_images(self.model)
+
+    def _check_classes(self) -> None:
+        """Find the model and the selector; of one's own, the code that was described."""
+        file = own_file(self.model) if isinstance(self.model, str) else None
+        if file is not None:  # a saved run is loaded from anywhere
+            object.__setattr__(self, "model", f"{file.resolve()}:{shown_name(self.model)}")
+        try:
+            for name, family in (("model", MODEL_FAMILY), ("selector", SELECTOR_FAMILY)):
+                chosen, source = getattr(self, name), f"{name}_source"
+                now = family.check_source(chosen, getattr(self, source))
+                object.__setattr__(self, source, now)
+                family.find(chosen)
+        except (TypeError, ValueError) as problem:
+            raise UserError(str(problem)) from problem
 
     def _check_images(self) -> None:
-        usual = protocol_of(self.model)
+        usual = protocol_of(self.model, images=self.images)
         if not self.images:
             for name in ("root", "image_size", "cache_features", "unlabelled", "on_broken"):
                 if getattr(self, name) != usual[name]:
@@ -192,7 +214,7 @@ class RunConfig:
         object.__setattr__(self, "image_size", size)
         if self.cache_features:
             preset = self.model_options.get("preset", "paper")
-            known = MODELS[self.model].presets.get(preset, {})
+            known = find_model(self.model).presets.get(preset, {})
             freeze = self.model_options.get("freeze", known.get("freeze"))
             if freeze != "backbone":
                 raise UserError(
@@ -227,14 +249,12 @@ _NUMBERS = {
 }
 _SWITCHES = ("repair", "epoch_loss", "record", "cache_features")
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "model": tuple(MODELS),
     "monitor": tuple(METRICS),
     "protocol": PROTOCOLS,
     "precision": PRECISIONS,
     "unlabelled": ("keep", "drop"),
     "on_broken": ("error", "skip"),
 }
-IMAGE_MODELS = tuple(name for name in MODELS if _reads_images(name))
 
 
 def fault_of_config(values: Any) -> str | None:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from d2ace._util.errors import RunError, UserError
+from d2ace._util.own_class import is_own
 from d2ace._util.paths import given_path
-from d2ace.models import MODELS
+from d2ace.models import MODEL_FAMILY
 
 from .checkpoint import BEST
+from .config import RunConfig
 from .folder import differences
 from .predicting import AGAIN, SavedRun
 from .result import RunResult
@@ -29,12 +31,47 @@ def load_run(path: str | Path) -> SavedRun:
     result, place = RunResult.read(folder / "result.json"), folder / "best.pt"
     saved = load_tensors(place, "saved weights", BEST, remedy=lambda: AGAIN)
     _refuse_other_run(place, result, saved)
-    model = result.config["model"]
-    if model in MODELS and MODELS[model].input == "image":
+    config = _usable(result, folder)
+    if config.images:
         from .images.predicting import SavedImageRun
 
-        return SavedImageRun(place, result, saved)
-    return SavedRun(place, result, saved)
+        return SavedImageRun(place, result, config, saved)
+    return SavedRun(place, result, config, saved)
+
+
+def _usable(result: RunResult, folder: Path) -> RunConfig:
+    """The configuration of a run, as far as predicting needs it."""
+    # What chose the batches may be a file that is gone, and is not needed any more.
+    forgotten: dict[str, Any] = {
+        "selector": "random",
+        "selector_options": {},
+        "selector_source": None,
+    }
+    _refuse_other_code(result.config["model"], result.config.get("model_source"), folder)
+    try:
+        return RunConfig.from_dict(result.config | forgotten)
+    except UserError as problem:
+        raise RunError(
+            f"{folder / 'result.json'} is not of this version ({problem.clause}); it was left alone: "
+            "train the run again in another folder."
+        ) from problem
+
+
+def _refuse_other_code(model: str, source: str | None, folder: Path) -> None:
+    """The class of a model of one's own must be where it was, and as it was."""
+    try:
+        if MODEL_FAMILY.source(model) in (None, source):
+            MODEL_FAMILY.find(model)
+            return
+        why = "has changed since"
+    except ValueError as problem:
+        if not is_own(model):
+            return  # told as a run of another version
+        why = f"cannot be used now ({str(problem).rstrip('.')})"
+    raise RunError(
+        f"{folder} was trained with the model {model}, whose code {why}; put the file back as it "
+        f"was, or {AGAIN}."
+    )
 
 
 def _refuse_other_run(place: Path, result: RunResult, saved: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from d2ace._util.validation import as_table, refuse_dtype
 from d2ace.data import MultiLabelData, Scaler
 from d2ace.data.load import numbered
 from d2ace.data.missing import Missing, filled
-from d2ace.models import MODELS, MultiLabelModel, make_model
+from d2ace.models import MultiLabelModel, find_model, make_model
 
 from .config import RunConfig
 from .problem import Rows
@@ -37,22 +37,11 @@ class SavedRun:
 
     model: MultiLabelModel
 
-    def __init__(self, place: Path, result: RunResult, saved: dict[str, Any]) -> None:
+    def __init__(
+        self, place: Path, result: RunResult, config: RunConfig, saved: dict[str, Any]
+    ) -> None:
         self._place, self.result = place, result
         self.label_names: list[str] = saved["label_names"]
-        # What chose the batches may be a file that is gone, and is not needed any more.
-        forgotten: dict[str, Any] = {
-            "selector": "random",
-            "selector_options": {},
-            "selector_source": None,
-        }
-        try:
-            config = RunConfig.from_dict(result.config | forgotten)
-        except UserError as problem:
-            raise RunError(
-                f"{place.with_name('result.json')} is not of this version ({problem.clause}); it "
-                "was left alone: train the run again in another folder."
-            ) from problem
         try:
             self._restore(config, saved)
         except RunError:  # has a sentence of its own, as about a backbone's weights that are gone
@@ -196,7 +185,7 @@ def rebuilt(
     """The model with its saved weights; label statistics are among them as buffers."""
     labels = np.zeros((1, len(saved["label_names"])), dtype=np.float32)
     with borrowed_generator():
-        restoring = MODELS[name].restoring(options, saved["weights"])
+        restoring = find_model(name).restoring(options, saved["weights"])
         model = make_model(name, n_features, labels, **restoring)
     first, _ = next(model.named_parameters())
     if saved["weights"][first].dtype == torch.float64:  # as precision="64-true" trains

@@ -129,12 +129,12 @@ def _fault(content: Mapping[str, Any]) -> str | None:
         "dataset": fault_of(content["dataset"], _DATASET),
         "undefined": fault_of(content["undefined"], {"validation": int, "test": int}),
         "seconds": fault_of(content["seconds"], dict.fromkeys(content["seconds"], NUMBER)),
-        "validation": fault_of(content["validation"], _METRICS),
-        "test": fault_of(content["test"], _METRICS),
+        "validation": _metrics_fault(content["validation"], content["config"]),
+        "test": _metrics_fault(content["test"], content["config"]),
     }
     for number, entry in enumerate(content["history"]):
         metrics = entry.get("validation") if isinstance(entry, dict) else entry
-        faults[f"history[{number}]"] = fault_of(metrics, _METRICS)
+        faults[f"history[{number}]"] = _metrics_fault(metrics, content["config"])
     for number, tried in enumerate(content.get("tuning") or ()):
         faults[f"tuning[{number}]"] = fault_of(tried, _TRIED, optional=tuple(_TRIED))
     for name, fault in faults.items():
@@ -145,6 +145,12 @@ def _fault(content: Mapping[str, Any]) -> str | None:
     if not 1 <= content["best_epoch"] <= len(content["history"]):
         return f"its best epoch {content['best_epoch']} is none of {len(content['history'])}"
     return None
+
+
+def _metrics_fault(metrics: Any, config: Mapping[str, Any]) -> str | None:
+    """Metrics may have been added since, but the monitored one chose the epoch."""
+    added = tuple(name for name in METRICS if name != config.get("monitor"))
+    return fault_of(metrics, _METRICS, optional=added)
 
 
 def _remedy() -> str:
@@ -169,6 +175,8 @@ def environment(devices: int, accelerator: str) -> dict[str, Any]:
 
 
 def _defined(values: Mapping[str, float | None]) -> dict[str, float]:
+    """A metric that was added since is as one that is undefined."""
+    values = {**dict.fromkeys(METRICS), **values}
     return {name: math.nan if value is None else value for name, value in values.items()}
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from d2ace._util.errors import UserError
+from d2ace._util.own_class import Family, is_own, own_file, shown_name
 from d2ace.data.images.load import KINDS
 from d2ace.data.images.tree import Tree
 from d2ace.data.readers.label_names import label_file
-from d2ace.models import MODELS, make_model
+from d2ace.models import MODEL_FAMILY, MODELS, make_model
 from d2ace.models.backbones import IDENTITY
-from d2ace.selectors import Selector, find_selector, selector_file
+from d2ace.selectors import SELECTOR_FAMILY, Selector, find_selector
 
 from .specs import training_settings
 
@@ -32,18 +33,26 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         raise UserError(error) from None
 
 
-def check_model(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse an unknown model, and options it does not take, by making a tiny one.
+def check_model(
+    name: str, options: Mapping[str, Any], folder: Path | None = None
+) -> dict[str, Any]:
+    """The settings for a model: its name, its options, the checksum of its file if it has one.
 
-    That of an image model has no backbone, whose weights may have to be fetched first.
+    An unknown model, and options it does not take, are refused by making a tiny one. That of an
+    image model has no backbone, whose weights may have to be fetched first.
     """
-    if name in MODELS and MODELS[name].input == "image":
-        options = {**options, "backbone": IDENTITY, "weights": "none"}
-        options |= {key: "random" for key in options if key == "label_vectors"}
+    chosen = {"model": name, "model_options": dict(options)}
     try:
-        make_model(name, 4, _labels(), **options)
+        if is_own(name):  # a user's own is asked when it is made
+            return chosen | _own(MODEL_FAMILY, name, folder)
+        tiny = dict(options)
+        if name in MODELS and MODELS[name].input == "image":
+            tiny |= {"backbone": IDENTITY, "weights": "none"}
+            tiny |= {key: "random" for key in tiny if key == "label_vectors"}
+        make_model(name, 4, _labels(), **tiny)
     except (TypeError, ValueError) as error:
         raise UserError(error) from None
+    return chosen
 
 
 def check_selector(
@@ -60,37 +69,26 @@ def check_selector(
                 f"{setting} = {options[setting]!r} beside the selectors"
             )
     chosen: dict[str, Any] = {"selector": name, "selector_options": dict(options)}
-    file = selector_file(name)
-    if file is not None:
-        found = [place / file for place in (folder, Path()) if place is not None]
-        here = next((path.resolve() for path in found if path.is_file()), None)
-        if here is None:
-            raise UserError(f"there is no file {file} for the selector {name!r}")
-        chosen["selector"] = f"{here}:{name.rpartition(':')[2]}"
-        chosen["selector_source"] = selector_source(chosen["selector"])
-        return chosen
     try:
-        if ":" not in name:  # a user's own is asked when it is made
-            tiny_selector(find_selector(name), options)
-        elif (source := selector_source(name)) is not None:
-            chosen["selector_source"] = source
+        if is_own(name):  # a user's own is asked when it is made
+            return chosen | _own(SELECTOR_FAMILY, name, folder)
+        tiny_selector(find_selector(name), options)
     except (TypeError, ValueError) as error:
         raise UserError(error) from None
     return chosen
 
 
-def selector_source(name: str) -> str | None:
-    """SHA-256 of the file of a user's own selector; None for those of the library."""
-    file = selector_file(name)
-    if file is None:
-        method = find_selector(name)
-        if method.__module__.partition(".")[0] == "d2ace":
-            return None
-        found = inspect.getsourcefile(method)
-        if found is None:  # compiled code has none
-            return None
-        file = Path(found)
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def _own(family: Family[Any], name: str, folder: Path | None) -> dict[str, Any]:
+    """Where a class of a user's own is, and the checksum of its file."""
+    file = own_file(name)
+    if file is not None:
+        found = [place / file for place in (folder, Path()) if place is not None]
+        here = next((path.resolve() for path in found if path.is_file()), None)
+        if here is None:
+            raise UserError(f"there is no file {file} for the {family.kind} {name!r}")
+        name = f"{here}:{shown_name(name)}"
+    source = family.source(name)
+    return {family.kind: name} | ({} if source is None else {f"{family.kind}_source": source})
 
 
 def tiny_selector(method: type[Selector], options: Mapping[str, Any]) -> Selector:

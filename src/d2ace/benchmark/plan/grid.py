@@ -21,6 +21,7 @@ from d2ace.data.images.load import KINDS as KINDS_OF_IMAGES
 from d2ace.data.images.load import PLACES
 from d2ace.models import MODELS
 from d2ace.selectors import SELECTORS, warm_up_sentence
+from d2ace.training.config import protocol_of, reads_images
 
 from .checks import (
     check_model,
@@ -37,7 +38,7 @@ KINDS = {"grid": "main", "ablation": "ablation", "sweep": "sweep"}
 """What a study can be -> the name it has unless it is given one."""
 
 _PER_ENTRY = {
-    *("model", "model_options", "fold", "seed"),
+    *("model", "model_options", "model_source", "fold", "seed"),
     *("selector", "selector_options", "selector_source", "data_source"),
 }
 SETTINGS = [name for name in DEFAULTS if name not in _PER_ENTRY]
@@ -164,8 +165,10 @@ class _Study:
         for seed in self.seeds:
             for dataset in self.datasets:
                 for model in self.models:
-                    whole = complete({**dataset, **model})
-                    _refuse_mismatch(whole)
+                    images = reads_images(model["model"], model.get("model_source"))
+                    usual = protocol_of(model["model"], images=images)
+                    whole = complete({**usual, **dataset, **model})
+                    _refuse_mismatch(whole, images)
                     check_settings(whole)
                     for fold in self.run_folds or range(whole["folds"]):
                         for label, selector, own in self.methods:
@@ -219,10 +222,10 @@ class _Study:
 
     def _model(self, entry: Any) -> dict[str, Any]:
         entry = _table("models", entry, ["name", "options"])
-        options = entry.get("options", {})
-        check_model(entry["name"], options)
-        files = {name: self._file(options[name]) for name in _FILES if name in options}
-        return {"model": entry["name"], "model_options": {**options, **files}}
+        chosen = check_model(entry["name"], entry.get("options", {}), self.folder)
+        options = chosen["model_options"]
+        options |= {name: self._file(options[name]) for name in _FILES if name in options}
+        return chosen
 
     def _file(self, option: Any) -> Any:
         """An option of a model that may be a file: its path if it is one, else as it was given."""
@@ -265,11 +268,11 @@ def _only_warms_up(config: Mapping[str, Any]) -> bool:
     return config["selector"] != "random" and config["warmup"] >= config["epochs"]
 
 
-def _refuse_mismatch(config: Mapping[str, Any]) -> None:
+def _refuse_mismatch(config: Mapping[str, Any], for_images: bool) -> None:
     """Models for images are given images, and models for tables tables."""
     data, model = config["data"], config["model"]
     images = data in KINDS_OF_IMAGES
-    if images != (MODELS[model].input == "image"):
+    if images != for_images:
         is_, wants = ("images", "tables") if images else ("a table", "images")
         raise UserError(f"{data} is {is_}, but {model} is a model for {wants}")
 

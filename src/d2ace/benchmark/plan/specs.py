@@ -13,6 +13,7 @@ from typing import Any
 
 from d2ace._util.errors import UserError
 from d2ace._util.hints import did_you_mean
+from d2ace._util.own_class import shown_name
 from d2ace.data import catalogue
 from d2ace.data.images.load import PLACES
 from d2ace.models import MODELS
@@ -40,20 +41,8 @@ FIRST = (
 LARGEST = 2**63 - 1
 """The largest whole number that a store can keep."""
 
-MODEL_NAMES = {"ml_gcn": "ML-GCN", "image_mlp": "MLP"}
-"""Model -> its name in tables, where that is not just its key in capitals."""
-
-METHODS = {
-    "random": "Random",
-    "active": "Active",
-    "recent": "Recent",
-    "dihcl": "DIHCL",
-    "balance": "Balance",
-    "hard_imb": "Hard-Imb",
-    "ml_unc": "ML-Unc",
-    "d2ace": "D2ACE",
-}
-"""Selector -> the name the paper's tables give it."""
+METHODS = {name: method.title for name, method in SELECTORS.items()}
+"""Selector -> its name in tables."""
 
 
 @dataclass(frozen=True)
@@ -152,9 +141,9 @@ def work_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """What of a complete configuration can change the result, each thing said in one way.
 
     Options that say what is the case anyway do not count (``neighbors=6`` is D2ACE as it is), nor
-    does a folder above the file of a selector or of data, whose content counts. A setting that
-    runs did not always have counts where it is not as it was before there was a choice, so that
-    keys last.
+    does a folder above the file of a selector, a model or data, whose content counts. A setting
+    that runs did not always have counts where it is not as it was before there was a choice, so
+    that keys last.
     """
     work = {
         key: value
@@ -165,9 +154,10 @@ def work_of(config: Mapping[str, Any]) -> dict[str, Any]:
     work["model_options"] = _without_default_preset(config["model_options"])
     if config["data"] in PLACES or config.get("data_source"):
         work.pop("root", None)  # what is known by name or content is the same wherever it lies
-    if config["selector_source"]:
-        path, _, name = config["selector"].rpartition(":")
-        work["selector"] = f"{Path(path).name}:{name}"
+    for kind in ("selector", "model"):
+        if config.get(f"{kind}_source"):
+            path, _, name = config[kind].rpartition(":")
+            work[kind] = f"{Path(path).name}:{name}"
     if config.get("data_source"):
         work["data"] = Path(config["data"]).name
     return _numbers(work)
@@ -203,13 +193,14 @@ def model_name(config: Mapping[str, Any]) -> str:
         words = [f"{frozen}{options.pop('backbone', 'resnet101')}"]
         if options.get("weights") == "pretrained":
             del options["weights"]
-    return _with_options(MODEL_NAMES.get(model, model.upper()), options, words)
+    name = MODELS[model].title if model in MODELS else shown_name(model)
+    return _with_options(name, options, words)
 
 
 def method_name(config: Mapping[str, Any]) -> str:
     """The label a method has unless it is given one."""
     selector = str(config["selector"])
-    name = METHODS.get(selector, selector.rpartition(":")[2])
+    name = METHODS.get(selector, shown_name(selector))
     return _with_options(name, config["selector_options"])
 
 

@@ -30,7 +30,7 @@ from d2ace.data.images import (
     load_images,
     train_transform,
 )
-from d2ace.models import MODELS
+from d2ace.models import find_model
 from d2ace.models.backbones import IDENTITY, make_backbone, pixel_statistics
 from d2ace.training.config import RunConfig
 from d2ace.training.problem import Ints, Problem, Rows, Split
@@ -140,7 +140,7 @@ def backbone_of(config: RunConfig) -> tuple[nn.Module, int]:
 
 def backbone_option(config: RunConfig, name: str) -> str:
     """What the model's options, or its preset, say about the backbone."""
-    options, presets = config.model_options, MODELS[config.model].presets
+    options, presets = config.model_options, find_model(config.model).presets
     given = options.get(name)
     # A preset that does not exist is refused where the model is made.
     usual = presets.get(str(options.get("preset", "paper")), presets["paper"])
