@@ -52,8 +52,8 @@ def _usable(result: RunResult, folder: Path) -> RunConfig:
         return RunConfig.from_dict(result.config | forgotten)
     except UserError as problem:
         raise RunError(
-            f"{folder / 'result.json'} is not of this version ({problem.clause}); it was left alone: "
-            "train the run again in another folder."
+            f"{folder / 'result.json'} is not of this version ({problem.clause}); it was left "
+            "alone: train the run again in another folder."
         ) from problem
 
 
