@@ -33,8 +33,8 @@ def package_of(module: str) -> str:
     return module.split(".")[1] if "." in module else module
 
 
-def imports_of(module: str) -> set[str]:
-    """Modules of the library that a module imports, in functions too, but not for types alone."""
+def imported(module: str, *, types: bool) -> set[tuple[str, str]]:
+    """What a module imports of the library, as (from where, what), in functions too."""
     path = MODULES[module]
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for_types = {
@@ -47,18 +47,24 @@ def imports_of(module: str) -> set[str]:
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     found = set()
     for node in ast.walk(tree):
-        if id(node) in for_types:
+        if not types and id(node) in for_types:
             continue
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            found |= {(alias.name, "") for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1]
             place = [*(above if node.level else []), *([node.module] if node.module else [])]
-            start = ".".join(place)
-            for alias in node.names:
-                inner = f"{start}.{alias.name}"
-                found.add(inner if inner in MODULES else start)
-    return {name for name in found if name in MODULES} - {module}
+            found |= {(".".join(place), alias.name) for alias in node.names}
+    return {(place, name) for place, name in found if place in MODULES}
+
+
+def imports_of(module: str) -> set[str]:
+    """Modules of the library that a module imports, but not those for types alone."""
+    found = {
+        inner if (inner := f"{place}.{name}") in MODULES else place
+        for place, name in imported(module, types=False)
+    }
+    return found - {module}
 
 
 @pytest.mark.parametrize("package", list(ROOMS))
@@ -110,6 +116,19 @@ def test_no_modules_import_each_other():
         TopologicalSorter({module: imports_of(module) for module in MODULES}).prepare()
     except CycleError as error:
         pytest.fail(f"these import each other: {' -> '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("package", [name for name in ROOMS if name not in ("d2ace", "__main__")])
+def test_another_package_is_entered_by_its_front_door(package):
+    """That is what the package itself, or a package in it, exports; _util has a door for each."""
+    past = {
+        (module, place)
+        for module in MODULES
+        if package_of(module) == package
+        for place, _ in imported(module, types=True)
+        if package_of(place) not in {package, "_util"} and MODULES[place].name != "__init__.py"
+    }
+    assert not past
 
 
 @pytest.mark.parametrize("library", ["rich", "typer"])

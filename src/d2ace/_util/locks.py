@@ -29,6 +29,20 @@ else:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+_handles: set[int] = set()  # of the locks that this process holds
+
+
+def _let_go() -> None:
+    """A forked process has none of its parent's locks, and does not keep them for it."""
+    for handle in _handles:
+        os.close(handle)
+    _handles.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
 class Busy(Exception):
     """Somebody else has the lock."""
 
@@ -39,18 +53,20 @@ def locked(path: Path, patience: float | None = None) -> Iterator[None]:
 
     Waits for others up to ``patience`` seconds, then raises `Busy`; None waits for as long as it
     takes. Raises the system's OSError, also where something else than such a file is in the way;
-    whoever calls knows what to advise. Threads of one process keep each other out, too. A forked
-    process holds what its parent held, until both have ended.
+    whoever calls knows what to advise. Threads of one process keep each other out, too.
     """
     deadline = None if patience is None else time.monotonic() + patience
     while (handle := _held(path)) is None:
         if deadline is not None and time.monotonic() >= deadline:
             raise Busy
         time.sleep(_PAUSE)
+    _handles.add(handle)
     try:
         yield
     finally:
-        os.close(handle)
+        if handle in _handles:  # not in a forked process
+            _handles.discard(handle)
+            os.close(handle)
 
 
 def _held(path: Path) -> int | None:

@@ -11,11 +11,18 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from d2ace._util.errors import UserError
-from d2ace.benchmark.plan.grid import Grid, load_grid, make_grid, packaged
-from d2ace.benchmark.plan.specs import RunSpec
-from d2ace.benchmark.plan.studies import ABLATION, SWEEPS, parse_value, parse_vary
-from d2ace.benchmark.store.database import Store
-from d2ace.benchmark.store.file import is_there
+from d2ace.benchmark.plan import (
+    ABLATION,
+    SWEEPS,
+    Grid,
+    RunSpec,
+    load_grid,
+    make_grid,
+    packaged,
+    parse_value,
+    parse_vary,
+)
+from d2ace.benchmark.store import Store, is_there
 from d2ace.report import compare as compare_stores
 from d2ace.report import tell_apart
 from d2ace.selectors import D2ACE

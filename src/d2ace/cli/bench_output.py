@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from d2ace.benchmark.plan.specs import RunSpec, canonical
-from d2ace.benchmark.run.monitor import Monitor
-from d2ace.benchmark.run.runner import plan
-from d2ace.benchmark.store.database import Store
+from d2ace.benchmark.plan import RunSpec, canonical
+from d2ace.benchmark.run import Monitor, plan
+from d2ace.benchmark.store import Store
 from d2ace.evaluation import METRICS
 from d2ace.report import tell_apart
 

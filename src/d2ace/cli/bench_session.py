@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from d2ace._util.errors import RunError
-from d2ace.benchmark.plan.specs import RunSpec
-from d2ace.benchmark.run.engines import Engine, LocalEngine
-from d2ace.benchmark.run.runner import Summary, plan, run_grid, runs_folder
-from d2ace.benchmark.store.database import Store
+from d2ace.benchmark.plan import RunSpec
+from d2ace.benchmark.run import Engine, LocalEngine, Summary, plan, run_grid, runs_folder
+from d2ace.benchmark.store import Store
 from d2ace.report import tell_apart
 from d2ace.training import RunInterrupted
 
@@ -33,7 +32,7 @@ class Session:
     def make_engine(self, store: Store) -> Engine:
         """The engine that was asked for."""
         if self.engine == "ray":
-            from d2ace.benchmark.run.ray_engine import RayEngine
+            from d2ace.benchmark.run import RayEngine
 
             return RayEngine(self.jobs, self.address)
         return LocalEngine(self.jobs, runs_folder(store) / "workers.log")

@@ -7,9 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from d2ace.benchmark.plan.specs import RunSpec
-from d2ace.benchmark.run.engines import Event
-from d2ace.benchmark.run.monitor import Monitor
+from d2ace.benchmark.plan import RunSpec
+from d2ace.benchmark.run import Event, Monitor
 
 
 class ProgressLines(Monitor):

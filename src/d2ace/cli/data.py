@@ -14,13 +14,18 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 from rich.text import Text
 
-from d2ace.data import catalogue
-from d2ace.data.cache import digest
-from d2ace.data.container import DataError, DataWarning, UnknownDataError
-from d2ace.data.description import describe
-from d2ace.data.digits import ROWS, SIDE
-from d2ace.data.fetch import fetch as fetch_files
-from d2ace.data.load import load
+from d2ace.data import (
+    DIGIT_ROWS,
+    DIGIT_SIDE,
+    DataError,
+    DataWarning,
+    UnknownDataError,
+    catalogue,
+    describe,
+    digest,
+    load,
+)
+from d2ace.data import fetch as fetch_files
 
 from .console import print_table
 
@@ -141,7 +146,7 @@ def _absent(entry: catalogue.Dataset) -> bool:
 def _embedded() -> dict[str, Any]:
     """What is known of the dataset that comes with the package without making it."""
     words = {"name": catalogue.EMBEDDED, "title": catalogue.EMBEDDED, "domain": "vision"}
-    sizes = {"n": ROWS, "d": SIDE**2, "q": 10}
+    sizes = {"n": DIGIT_ROWS, "d": DIGIT_SIDE**2, "q": 10}
     return dict.fromkeys(_SUMMARY) | words | sizes | {"paper": None, "here": True}
 
 

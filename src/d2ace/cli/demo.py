@@ -22,16 +22,14 @@ import numpy.typing as npt
 import typer
 
 from d2ace._util.paths import given_path
-from d2ace.benchmark.plan.specs import RunSpec
-from d2ace.benchmark.store.database import Store, StoredRun
+from d2ace.benchmark.plan import RunSpec
+from d2ace.benchmark.store import Store, StoredRun
 from d2ace.data import AnnotatedData, load_digits, prepare
 from d2ace.evaluation import METRICS, confidence_interval
 from d2ace.report import WrittenFolder
-from d2ace.report.figures import style
-from d2ace.report.figures.figure import canvas
+from d2ace.report.figures import canvas, style
 from d2ace.selectors import D2ACE, SELECTORS, Random
-from d2ace.training import RunResult
-from d2ace.training.verified import make_folder
+from d2ace.training import RunResult, make_folder
 
 from .bench_session import Session, raise_unless_well, run
 

@@ -48,7 +48,7 @@ def _run(words: list[str], *, debug: bool, alone: bool) -> int:
         _say(f'the command line needs {error.name}; run: pip install "d2ace[bench]"')
         return 1
     from d2ace._util.errors import RunError, UserError
-    from d2ace.data.container import DataError, UnknownDataError
+    from d2ace.data import DataError, UnknownDataError
 
     warnings.showwarning = _show_warning
     try:

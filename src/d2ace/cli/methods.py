@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from d2ace.selectors import SELECTORS, options_of
-from d2ace.selectors.base import Selector
+from d2ace.selectors import SELECTORS, Selector, options_of
 
 from .console import make_console, print_table
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
 
-from d2ace.training.config import IMAGE_PROTOCOL, RunConfig
+from d2ace.training import IMAGE_PROTOCOL, RunConfig
 
 __all__ = ["IMAGES", "option", "run_settings", "with_options"]
 

@@ -24,7 +24,7 @@ def report(
     ] = None,
 ) -> None:
     """Write the report on a store: one page, its figures as SVG and PDF, its tables as files."""
-    from d2ace.benchmark.store.database import Store
+    from d2ace.benchmark.store import Store
     from d2ace.report import write_report
 
     folder = given_path(out, "--out")

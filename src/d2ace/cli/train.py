@@ -16,12 +16,17 @@ from d2ace._util.errors import UserError
 from d2ace._util.paths import given_path
 from d2ace.data import load_features
 from d2ace.evaluation import METRICS
-from d2ace.training import load_run, train_config
-from d2ace.training.config import RunConfig, reads_images
-from d2ace.training.fabric import first_process
-from d2ace.training.predictions import refuse_other_file, write_predictions
-from d2ace.training.result import RunResult
-from d2ace.training.tuning import tuned
+from d2ace.training import (
+    RunConfig,
+    RunResult,
+    first_process,
+    load_run,
+    reads_images,
+    refuse_other_file,
+    train_config,
+    tuned,
+    write_predictions,
+)
 
 from .console import make_console, print_table
 from .options import IMAGES, run_settings, with_options
@@ -145,7 +150,7 @@ def predict(
     if path is not None:
         refuse_other_file(path, header)  # before anything takes long
     if saved.model.input == "image":
-        from d2ace.training.images.predicting import find_images
+        from d2ace.training.images import find_images
 
         images = find_images(data)
         names = [images.place(row) for row in range(images.n)]

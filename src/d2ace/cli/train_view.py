@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 from d2ace.evaluation import METRICS
-from d2ace.training.config import RunConfig
+from d2ace.training import RunConfig
 
 if TYPE_CHECKING:
     from rich.live import Live

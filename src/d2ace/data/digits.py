@@ -20,8 +20,8 @@ __all__ = ["load_digits"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-ROWS = 3000
-SIDE = 24
+DIGIT_ROWS = 3000
+DIGIT_SIDE = 24
 _SEED = 20140813
 _FLIPPED = _OUTLIERS = 0.04
 _HOW_MANY = np.array([0.30, 0.35, 0.22, 0.13])  # canvases with one, two, three, four digits
@@ -42,15 +42,15 @@ def load_digits() -> AnnotatedData:
     sets = _digit_sets(rng)
     X = _paste(scans, digit, sets, rng)
     true_Y = sp.csr_matrix(sets.any(axis=1).astype(np.uint8))
-    flipped, outliers = choose_flawed(ROWS, _FLIPPED, _OUTLIERS, rng.random(ROWS))
+    flipped, outliers = choose_flawed(DIGIT_ROWS, _FLIPPED, _OUTLIERS, rng.random(DIGIT_ROWS))
     Y = flip_labels(true_Y, flipped, rng.random((2, flipped.size)))
-    scramble = rng.random((outliers.size, SIDE * SIDE)).argsort(axis=1, kind="stable")
+    scramble = rng.random((outliers.size, DIGIT_SIDE * DIGIT_SIDE)).argsort(axis=1, kind="stable")
     X[outliers] = np.take_along_axis(X[outliers], scramble, axis=1)
     return AnnotatedData(
         name="digits",
         X=X,
         Y=Y.toarray(),
-        feature_names=tuple(f"pixel_{i}_{j}" for i in range(SIDE) for j in range(SIDE)),
+        feature_names=tuple(f"pixel_{i}_{j}" for i in range(DIGIT_SIDE) for j in range(DIGIT_SIDE)),
         label_names=tuple("0123456789"),
         flipped=flipped,
         outliers=outliers,
@@ -76,16 +76,16 @@ def _digit_sets(rng: np.random.Generator) -> npt.NDArray[np.bool_]:
     company = np.ones((10, 10))
     for first in range(5):
         company[first, first + 5] = company[first + 5, first] = _FRIENDS
-    size = 1 + np.searchsorted(np.cumsum(_HOW_MANY)[:-1], rng.random(ROWS), side="right")
-    sets = np.zeros((ROWS, 4, 10), dtype=bool)
-    weight = np.tile(popularity, (ROWS, 1))
+    size = 1 + np.searchsorted(np.cumsum(_HOW_MANY)[:-1], rng.random(DIGIT_ROWS), side="right")
+    sets = np.zeros((DIGIT_ROWS, 4, 10), dtype=bool)
+    weight = np.tile(popularity, (DIGIT_ROWS, 1))
     for place in range(4):
         heap = np.cumsum(weight, axis=1)
-        drawn = (heap < rng.random(ROWS)[:, None] * heap[:, -1:]).sum(axis=1)
+        drawn = (heap < rng.random(DIGIT_ROWS)[:, None] * heap[:, -1:]).sum(axis=1)
         rows = np.flatnonzero(size > place)
         sets[rows, place, drawn[rows]] = True
         weight *= company[drawn]
-        weight[np.arange(ROWS), drawn] = 0.0
+        weight[np.arange(DIGIT_ROWS), drawn] = 0.0
     return sets
 
 
@@ -93,14 +93,14 @@ def _paste(
     scans: Floats, digit: Ints, sets: npt.NDArray[np.bool_], rng: np.random.Generator
 ) -> npt.NDArray[np.float32]:
     """Each digit somewhere in a quarter of its own."""
-    canvas = np.zeros((ROWS, SIDE, SIDE), dtype=np.float32)
+    canvas = np.zeros((DIGIT_ROWS, DIGIT_SIDE, DIGIT_SIDE), dtype=np.float32)
     by_digit = np.argsort(digit, kind="stable")
     many = np.bincount(digit, minlength=10)
     first = np.cumsum(many) - many
-    quarter = rng.random((ROWS, 4)).argsort(axis=1, kind="stable")
+    quarter = rng.random((DIGIT_ROWS, 4)).argsort(axis=1, kind="stable")
     pixel = np.arange(8)
     for place in range(4):
-        which, luck = rng.random(ROWS), rng.random((2, ROWS))
+        which, luck = rng.random(DIGIT_ROWS), rng.random((2, DIGIT_ROWS))
         rows, value = np.nonzero(sets[:, place])
         scan = scans[by_digit[first[value] + (which[rows] * many[value]).astype(np.int64)]]
         down, right = (luck[:, rows] * 5).astype(np.int64)  # 8 of a quarter's 12 pixels: 5 places
@@ -111,4 +111,4 @@ def _paste(
             (down[:, None] + pixel)[:, :, None],
             (right[:, None] + pixel)[:, None, :],
         ] = scan
-    return canvas.reshape(ROWS, SIDE * SIDE)
+    return canvas.reshape(DIGIT_ROWS, DIGIT_SIDE * DIGIT_SIDE)

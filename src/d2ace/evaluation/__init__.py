@@ -14,11 +14,20 @@ from .statistics import friedman as friedman
 from .statistics import holm as holm
 from .statistics import ranks as ranks
 from .statistics import similar_methods as similar_methods
+from .statistics import student_interval as student_interval
 from .statistics import wilcoxon as wilcoxon
 
 if not TYPE_CHECKING:  # type checkers read the imports
     __all__ = [
         *_metrics.__all__,
         *("Comparison", "Friedman", "Interval", "average_ranks", "confidence_interval"),
-        *("critical_difference", "friedman", "holm", "ranks", "similar_methods", "wilcoxon"),
+        *(
+            "critical_difference",
+            "friedman",
+            "holm",
+            "ranks",
+            "similar_methods",
+            "student_interval",
+        ),
+        "wilcoxon",
     ]

@@ -39,11 +39,16 @@ try:
         validate_data,
     )
 
-    from d2ace.training.config import IMAGE_MODELS, RunConfig, reads_images
-    from d2ace.training.fabric import make_fabric
-    from d2ace.training.loop import refuse_undefined_monitor
-    from d2ace.training.problem import Rows, Split
-    from d2ace.training.trainer import Trainer
+    from d2ace.training import (
+        IMAGE_MODELS,
+        Rows,
+        RunConfig,
+        Split,
+        Trainer,
+        make_fabric,
+        reads_images,
+        refuse_undefined_monitor,
+    )
 except ImportError as error:
     raise RunError(
         f'MultiLabelClassifier needs {error.name}; run: pip install "d2ace[bench]"'

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 
 from d2ace._util.errors import RunError, UserError
 from d2ace.selectors import DistributedSelector, IndexedDataset, Selector
-from d2ace.training.verified import load_tensors, save_tensors
+from d2ace.training import load_tensors, save_tensors
 
 from ._schedule import warn_of_history, warn_of_schedule
 from ._torchvision import mend_torchvision

@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from .backbones import IDENTITY as IDENTITY
+from .backbones import make_backbone as make_backbone
+from .backbones import pixel_statistics as pixel_statistics
 from .base import LossTerms as LossTerms
 from .base import ModelOutput as ModelOutput
 from .base import MultiLabelModel as MultiLabelModel
@@ -15,6 +18,7 @@ from .registry import MODELS as MODELS
 
 if not TYPE_CHECKING:  # type checkers read the imports
     __all__ = [
+        "IDENTITY",
         "MODEL_FAMILY",
         "MODELS",
         "ImageModel",
@@ -23,6 +27,8 @@ if not TYPE_CHECKING:  # type checkers read the imports
         "MultiLabelModel",
         "find_model",
         "hparams_of",
+        "make_backbone",
         "make_model",
+        "pixel_statistics",
         *(model.__name__ for model in MODELS.values()),
     ]

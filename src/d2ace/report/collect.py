@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from d2ace.benchmark.store.database import Store, StoredRun
-from d2ace.benchmark.store.shape import check_recording
+from d2ace.benchmark.store import Store, StoredRun, check_recording
 
 from .method_comparison import MethodComparison, by_model
 from .method_names import order

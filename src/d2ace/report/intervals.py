@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from d2ace.evaluation.statistics import student_interval
+from d2ace.evaluation import student_interval
 
 HOW = (
     "Intervals are over folds, with seeds averaged and the variance enlarged because folds share "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2ace.benchmark.store.database import StoredRun
+from d2ace.benchmark.store import StoredRun
 
 from .intervals import Pair, over_folds
 from .method_names import BASELINE, order

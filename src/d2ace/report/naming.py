@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from d2ace.benchmark.plan.specs import DEFAULTS, canonical, data_place, work_of
-from d2ace.benchmark.store.database import StoredRun
+from d2ace.benchmark.plan import DEFAULTS, canonical, data_place, work_of
+from d2ace.benchmark.store import StoredRun
 
 _ELSEWHERE = (
     *("model", "model_options", "selector", "selector_options", "selector_source"),

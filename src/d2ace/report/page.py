@@ -12,7 +12,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup, escape
 
-from d2ace.benchmark.store.database import Store
+from d2ace.benchmark.store import Store
 from d2ace.report.figures.figure import Figure, standalone
 
 from . import published as printed

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from d2ace._util.errors import UserError
-from d2ace.benchmark.plan.specs import canonical, complete, work_of
-from d2ace.benchmark.store.database import StoredRun
+from d2ace.benchmark.plan import canonical, complete, work_of
+from d2ace.benchmark.store import StoredRun
 from d2ace.data import catalogue
 from d2ace.report.method_names import base_of, title_of
-from d2ace.training.tuning import MODEL_GRIDS, SELECTOR_GRIDS
+from d2ace.training import MODEL_GRIDS, SELECTOR_GRIDS
 
 Key = tuple[str, ...]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from d2ace.benchmark.store.database import StoredRun
+from d2ace.benchmark.store import StoredRun
 from d2ace.evaluation import METRICS
 
 from .intervals import Pair, over_folds

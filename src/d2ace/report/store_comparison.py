@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from d2ace.benchmark.plan.specs import canonical, work_of
-from d2ace.benchmark.store.database import Store, StoredRun
+from d2ace.benchmark.plan import canonical, work_of
+from d2ace.benchmark.store import Store, StoredRun
 from d2ace.evaluation import METRICS
 
 from .intervals import Pair, interval, over_folds

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from d2ace.benchmark.plan.specs import canonical
-from d2ace.benchmark.store.database import StoredRun
+from d2ace.benchmark.plan import canonical
+from d2ace.benchmark.store import StoredRun
 
 from .method_names import title_of
 from .naming import dataset_names

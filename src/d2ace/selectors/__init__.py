@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from d2ace.selectors._engine.flat import FlatSampler as FlatSampler
+from d2ace.selectors._engine.inputs import feature_matrix as feature_matrix
 from d2ace.selectors._engine.multiprocess import BatchPart as BatchPart
 from d2ace.selectors._engine.multiprocess import SharedSelector as SharedSelector
 from d2ace.selectors._engine.options import CommonOptions as CommonOptions
@@ -16,6 +17,7 @@ from .finding import find_selector as find_selector
 from .finding import make_selector as make_selector
 from .history import Memory as Memory
 from .indexed import IndexedDataset as IndexedDataset
+from .neighbors import nearest as nearest
 from .registry import *  # noqa: F403 - every method; type checkers know what is in it
 from .registry import SELECTORS as SELECTORS
 
@@ -31,8 +33,10 @@ if not TYPE_CHECKING:  # type checkers read the imports
         "Memory",
         "Selector",
         "SharedSelector",
+        "feature_matrix",
         "find_selector",
         "make_selector",
+        "nearest",
         "options_of",
         "warm_up_sentence",
         *(method.__name__ for method in SELECTORS.values()),

@@ -1,19 +1,48 @@
-"""One run of the paper's protocol: trained, validated, saved at every step of the way, tested."""
+"""One run of the paper's protocol: trained, validated, saved at every step of the way, tested.
+
+You call :func:`train` and :func:`load_run`. The other names are for the packages that stand above
+this one: benchmark, integrations, report and the command line.
+"""
 
 from .api import train
-from .config import RunConfig
+from .config import IMAGE_MODELS, IMAGE_PROTOCOL, RunConfig, protocol_of, reads_images
+from .fabric import first_process, make_fabric
 from .interruption import RunInterrupted
 from .loading import load_run
+from .loop import refuse_undefined_monitor
 from .predicting import SavedRun
+from .predictions import refuse_other_file, write_predictions
+from .problem import Rows, Split
 from .result import RunResult
 from .single import train_config
+from .trainer import Trainer
+from .tuning import MODEL_GRIDS, SELECTOR_GRIDS, tuned
+from .verified import load_tensors, make_folder, save_tensors
 
 __all__ = [
+    "IMAGE_MODELS",
+    "IMAGE_PROTOCOL",
+    "MODEL_GRIDS",
+    "SELECTOR_GRIDS",
+    "Rows",
     "RunConfig",
     "RunInterrupted",
     "RunResult",
     "SavedRun",
+    "Split",
+    "Trainer",
+    "first_process",
     "load_run",
+    "load_tensors",
+    "make_fabric",
+    "make_folder",
+    "protocol_of",
+    "reads_images",
+    "refuse_other_file",
+    "refuse_undefined_monitor",
+    "save_tensors",
     "train",
     "train_config",
+    "tuned",
+    "write_predictions",
 ]

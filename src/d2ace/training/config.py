@@ -14,7 +14,7 @@ import numpy as np
 from d2ace._util.errors import UserError
 from d2ace._util.hints import did_you_mean
 from d2ace._util.own_class import own_file, shown_name
-from d2ace.data.prepare import PROTOCOLS
+from d2ace.data import PROTOCOLS
 from d2ace.evaluation import METRICS
 from d2ace.models import MODEL_FAMILY, MODELS, find_model
 from d2ace.selectors import SELECTOR_FAMILY, Random, find_selector, warm_up_sentence

@@ -29,7 +29,7 @@ from d2ace._util.console import lasting_streams
 from d2ace._util.errors import RunError, UserError
 from d2ace._util.machine import cores
 from d2ace._util.signals import SIGNALS, heeded_signals
-from d2ace.data.container import DataError
+from d2ace.data import DataError
 
 from .interruption import RunInterrupted
 

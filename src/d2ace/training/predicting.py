@@ -18,9 +18,7 @@ from torch import Tensor
 from d2ace._util.errors import RunError, UserError
 from d2ace._util.random_state import borrowed_generator
 from d2ace._util.validation import as_table, refuse_dtype
-from d2ace.data import MultiLabelData, Scaler
-from d2ace.data.load import numbered
-from d2ace.data.missing import Missing, filled
+from d2ace.data import Missing, MultiLabelData, Scaler, filled, numbered
 from d2ace.models import MultiLabelModel, find_model, make_model
 
 from .config import RunConfig

@@ -16,9 +16,7 @@ import torch
 from torch import Tensor
 
 from d2ace.evaluation import label_auc
-from d2ace.selectors import Selector
-from d2ace.selectors._engine.inputs import feature_matrix
-from d2ace.selectors.neighbors import nearest
+from d2ace.selectors import Selector, feature_matrix, nearest
 
 from .problem import Problem
 

@@ -109,7 +109,7 @@ def no_data(given: Any) -> UserError:
 
 
 def _refuse_images(config: RunConfig) -> None:
-    from d2ace.data.images.load import KINDS
+    from d2ace.data.images import KINDS
 
     if config.data in KINDS:
         raise UserError(

@@ -13,11 +13,9 @@ import numpy as np
 
 from d2ace._util.errors import UserError
 from d2ace._util.own_class import Family, is_own, own_file, shown_name
-from d2ace.data.images.load import KINDS
-from d2ace.data.images.tree import Tree
-from d2ace.data.readers.label_names import label_file
-from d2ace.models import MODEL_FAMILY, MODELS, make_model
-from d2ace.models.backbones import IDENTITY
+from d2ace.data import label_file
+from d2ace.data.images import KINDS, Tree
+from d2ace.models import IDENTITY, MODEL_FAMILY, MODELS, make_model
 from d2ace.selectors import SELECTOR_FAMILY, Selector, find_selector
 
 from .specs import training_settings

@@ -17,11 +17,11 @@ from typing import Any
 from d2ace._util.errors import UserError
 from d2ace._util.hints import did_you_mean
 from d2ace.data import DataError, catalogue
-from d2ace.data.images.load import KINDS as KINDS_OF_IMAGES
-from d2ace.data.images.load import PLACES
+from d2ace.data.images import KINDS as KINDS_OF_IMAGES
+from d2ace.data.images import PLACES
 from d2ace.models import MODELS
 from d2ace.selectors import SELECTORS, warm_up_sentence
-from d2ace.training.config import protocol_of, reads_images
+from d2ace.training import protocol_of, reads_images
 
 from .checks import (
     check_model,

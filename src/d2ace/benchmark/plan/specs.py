@@ -15,10 +15,10 @@ from d2ace._util.errors import UserError
 from d2ace._util.hints import did_you_mean
 from d2ace._util.own_class import shown_name
 from d2ace.data import catalogue
-from d2ace.data.images.load import PLACES
+from d2ace.data.images import PLACES
 from d2ace.models import MODELS
 from d2ace.selectors import SELECTORS, Selector
-from d2ace.training.config import RunConfig, protocol_of
+from d2ace.training import RunConfig, protocol_of
 
 DEFAULTS: dict[str, Any] = {
     **{key: value for key, value in RunConfig(data="").to_dict().items() if key != "data"},

@@ -54,7 +54,7 @@ def _preload() -> None:
     import lightning_fabric  # noqa: F401
 
     import d2ace.models
-    import d2ace.training.loop  # noqa: F401
+    import d2ace.training  # noqa: F401
 
 
 def _serve(report: Watch) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d2ace.benchmark.plan.studies import ABLATION, SYMBOLS, printed
+from d2ace.benchmark.plan import ABLATION, SYMBOLS, printed
 from d2ace.evaluation import METRICS
 from d2ace.report.intervals import interval
 from d2ace.report.method_comparison import MethodComparison

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d2ace.benchmark.store.database import StoredRun
+from d2ace.benchmark.store import StoredRun
 from d2ace.evaluation import METRICS
 from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.registry import register_figure

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from d2ace.benchmark.store.database import StoredRun
+from d2ace.benchmark.store import StoredRun
 from d2ace.evaluation import METRICS
 from d2ace.report.figures import style
 from d2ace.report.figures.training import monitored

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from d2ace.benchmark.store.database import StoredRun
+from d2ace.benchmark.store import StoredRun
 from d2ace.report.collect import SHOWN, Laboratory
 from d2ace.report.figures import style
 from d2ace.report.figures.training import seconds

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from d2ace.benchmark.plan.checks import own_values
-from d2ace.benchmark.plan.studies import ABLATION, printed
-from d2ace.benchmark.store.database import StoredRun
+from d2ace.benchmark.plan import ABLATION, own_values, printed
+from d2ace.benchmark.store import StoredRun
 from d2ace.evaluation import METRICS
 from d2ace.report.collect import SHOWN
 from d2ace.report.figures.studies import FULL

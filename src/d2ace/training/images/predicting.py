@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from d2ace._util.errors import RunError, UserError
-from d2ace.data.images import ImageData, image_dataset
-from d2ace.data.images.tree import IMAGE_SUFFIXES, Tree
+from d2ace.data.images import IMAGE_SUFFIXES, ImageData, Tree, image_dataset
 from d2ace.training.config import RunConfig
 from d2ace.training.predicting import SavedRun, rebuilt
 

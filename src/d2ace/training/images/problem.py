@@ -17,8 +17,7 @@ from torch import nn
 from d2ace._util.callbacks import Progress
 from d2ace._util.errors import UserError
 from d2ace._util.random_state import borrowed_generator
-from d2ace.data import DataWarning, folds, validation_split
-from d2ace.data.cache import cache_dir
+from d2ace.data import DataWarning, cache_dir, folds, validation_split
 from d2ace.data.images import (
     KINDS,
     ImageData,
@@ -30,8 +29,7 @@ from d2ace.data.images import (
     load_images,
     train_transform,
 )
-from d2ace.models import find_model
-from d2ace.models.backbones import IDENTITY, make_backbone, pixel_statistics
+from d2ace.models import IDENTITY, find_model, make_backbone, pixel_statistics
 from d2ace.training.config import RunConfig
 from d2ace.training.problem import Ints, Problem, Rows, Split
 

@@ -14,10 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from d2ace.data.images import CachedFeatures, ImageDataset
-from d2ace.data.images.dataset import said_plainly
-from d2ace.models import MultiLabelModel
-from d2ace.models.image import ImageModel
+from d2ace.data.images import CachedFeatures, ImageDataset, said_plainly
+from d2ace.models import ImageModel, MultiLabelModel
 from d2ace.selectors import BatchPart
 from d2ace.training.problem import Drawn, Rows
 
