@@ -74,6 +74,14 @@ LISTS: dict[str, Callable[[], str]] = {
 """What a page asks for -> what the site shows there."""
 
 
+def with_lists(markdown: str) -> str:
+    """A page with the lists that it asks for."""
+    for name, make in LISTS.items():
+        if f"<!-- {name} -->" in markdown:
+            markdown = markdown.replace(f"<!-- {name} -->", make())
+    return markdown
+
+
 def on_config(config: Any) -> Any:
     """The cards in the menu, in the order of the methods."""
     cards = [{method.title: f"methods/{name}.md"} for name, method in SELECTORS.items()]
@@ -95,6 +103,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Lists where they belong; links out of the folder lead to the added page, or to the start."""
+<<<<<<< HEAD
     for name, make in LISTS.items():
         if f"<!-- {name} -->" in markdown:
             markdown = markdown.replace(f"<!-- {name} -->", make())
@@ -102,6 +111,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     if uri.partition("/")[0] in OUTSIDE:
         return markdown.replace("](../docs/", "](../")
     up = "../" * uri.count("/")
+=======
+    markdown = with_lists(markdown)
+    up = "../" * page.file.src_uri.count("/")
+>>>>>>> adding
     markdown = markdown.replace(f"](../{up}README.md)", f"]({up}index.md)")
     for folder in OUTSIDE:
         markdown = markdown.replace(f"](../{up}{folder}/", f"]({up}{folder}/")

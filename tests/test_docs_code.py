@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import site_hooks
 import torch
 import yaml
 from realdata import data_root  # noqa: F401  (a fixture)
@@ -193,7 +194,7 @@ def test_no_reason_is_left_over() -> None:
 
 
 def for_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the commands find in their folder: the grid and the selector that a page shows."""
+    """What the commands find in their folder: the grid and the classes that a page shows."""
     for_report(folder, monkeypatch)
     ((_, grid),) = blocks("benchmark.md", "toml")
     (folder / "mine.toml").write_text(grid)
@@ -204,6 +205,8 @@ def for_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "my_selector.py").write_text(
         "import d2ace\nclass MySelector(d2ace.Random):\n    pass\n"
     )
+    ((_, model),) = blocks("writing-a-model.md", "python")
+    (folder / "mine.py").write_text(model)
     unused = shutil.ignore_patterns("figures", "__pycache__")
     shutil.copytree(ROOT / "reproduction", folder / "reproduction", ignore=unused)
 
@@ -249,7 +252,7 @@ def shown_objects() -> dict[str, Any]:
     """What the reference shows, by name, with its public members."""
     found: dict[str, Any] = {}
     for page in PAGES:
-        for name, members in SHOWN.findall(read(page)):
+        for name, members in SHOWN.findall(site_hooks.with_lists(read(page))):
             names = [name] + [f"{name}.{member}" for member in re.findall(r"\w+", members)]
             for each in names:
                 found[each] = thing = resolve(each)

@@ -22,7 +22,8 @@ from promises import (
     stays_finite,
 )
 
-from d2ace.models import MODELS, hparams_of, make_model
+from d2ace.models import MODELS, make_model
+from d2ace.models.finding import hparams_of
 
 every_model = pytest.mark.parametrize("name", IMAGE_NAMES)
 every_preset = pytest.mark.parametrize("preset", ["paper", "reference"])

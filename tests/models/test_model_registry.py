@@ -11,7 +11,8 @@ import torch
 from problems import NAMES, problem
 
 import d2ace
-from d2ace.models import MODELS, hparams_of, make_model
+from d2ace.models import MODELS, make_model
+from d2ace.models.finding import hparams_of
 
 
 def test_names():

@@ -10,7 +10,6 @@ from .base import ModelOutput as ModelOutput
 from .base import MultiLabelModel as MultiLabelModel
 from .finding import MODEL_FAMILY as MODEL_FAMILY
 from .finding import find_model as find_model
-from .finding import hparams_of as hparams_of
 from .finding import make_model as make_model
 from .image import ImageModel as ImageModel
 from .registry import *  # noqa: F403 - every model; type checkers read it there
@@ -26,7 +25,6 @@ if not TYPE_CHECKING:  # type checkers read the imports
         "ModelOutput",
         "MultiLabelModel",
         "find_model",
-        "hparams_of",
         "make_backbone",
         "make_model",
         "pixel_statistics",
