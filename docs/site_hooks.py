@@ -103,18 +103,11 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Lists where they belong; links out of the folder lead to the added page, or to the start."""
-<<<<<<< HEAD
-    for name, make in LISTS.items():
-        if f"<!-- {name} -->" in markdown:
-            markdown = markdown.replace(f"<!-- {name} -->", make())
+    markdown = with_lists(markdown)
     uri = page.file.src_uri
     if uri.partition("/")[0] in OUTSIDE:
         return markdown.replace("](../docs/", "](../")
     up = "../" * uri.count("/")
-=======
-    markdown = with_lists(markdown)
-    up = "../" * page.file.src_uri.count("/")
->>>>>>> adding
     markdown = markdown.replace(f"](../{up}README.md)", f"]({up}index.md)")
     for folder in OUTSIDE:
         markdown = markdown.replace(f"](../{up}{folder}/", f"]({up}{folder}/")

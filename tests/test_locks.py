@@ -54,6 +54,7 @@ def test_a_killed_process_holds_nothing_even_if_it_has_forked(tmp_path, words):
         with locked(path, 0.0):
             pass
     finally:
+        process.stdout.close()
         if words:
             os.killpg(process.pid, signal.SIGKILL)
 
