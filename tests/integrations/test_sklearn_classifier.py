@@ -298,7 +298,7 @@ def test_single_options_are_told():
 
 
 def test_nothing_but_warm_up_is_told(table):
-    with pytest.warns(UserWarning, match="ends with epoch 3, within the selector"):
+    with pytest.warns(UserWarning, match="All 3 epochs are warm-up"):
         small(epochs=3, warmup=3).fit(*table)
     small(selector="random", epochs=3, warmup=3).fit(*table)
 
