@@ -46,5 +46,5 @@ def test_a_table_of_ones_own_stands_in_the_page(tmp_path: Path, store: Store) ->
 
 
 def test_a_section_that_does_not_exist_is_refused_by_name() -> None:
-    with pytest.raises(UserError, match="no section 'score' .did you mean 'scores'"):
+    with pytest.raises(UserError, match=r"no section 'score' .did you mean 'scores'"):
         register_table("score")
