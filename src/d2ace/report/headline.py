@@ -6,7 +6,7 @@ from d2ace import evaluation
 
 from .collect import Laboratory
 from .judgement import FEWEST, LEVEL, Judgement
-from .method_names import BASELINE, order
+from .method_names import BASELINE, base_of, order
 from .verdicts import Verdict
 from .wording import WITHIN_NOISE, counted, listed
 
@@ -61,7 +61,10 @@ def _tested(found: list[Judgement]) -> tuple[list[str], list[str]]:
 def _on_these(found: list[Judgement]) -> tuple[list[str], list[str]]:
     """The same by Student's test over folds and seeds, corrected for all methods and tables."""
     gains = {
-        (place, name): gain for place, one in enumerate(found) for name, gain in one.gains.items()
+        (place, method): gain
+        for place, one in enumerate(found)
+        for method, gain in one.gains.items()
+        if base_of(method) != BASELINE  # a variant of it is no rival
     }
     corrected = evaluation.holm(
         {where: gain.p_value for where, gain in gains.items() if gain.p_value is not None}

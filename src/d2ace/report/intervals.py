@@ -139,7 +139,8 @@ def _two_sided(whole: _Spread) -> float:
     """The p-value of a mean this far from zero; without any spread it is sure."""
     if not whole.variance:
         return float(whole.mean == 0)
-    return 2 * float(special.stdtr(whole.freedom, -abs(whole.mean) / np.sqrt(whole.variance)))
+    p = 2 * float(special.stdtr(whole.freedom, -abs(whole.mean) / np.sqrt(whole.variance)))
+    return 1.0 if np.isnan(p) else p  # of numbers too large to be squared
 
 
 def _joined(spreads: Sequence[_Spread]) -> _Spread | None:

@@ -14,6 +14,7 @@ names. Code outside of the library does the same, before it writes a report.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
@@ -60,9 +61,7 @@ class Registry(Generic[Made]):
 
     def make(self, section: str, topic: Any) -> Iterator[Made]:
         """All that a section shows of a topic."""
-        package = importlib.import_module(self._package)
-        for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda each: each.name):
-            importlib.import_module(f"{self._package}.{module.name}")
+        _import_modules(self._package)
         for _, make in sorted(self._makers.get(section, []), key=lambda each: each[0]):
             for made in make(topic):
                 if made is None:  # there is nothing to show of it
@@ -73,6 +72,14 @@ class Registry(Generic[Made]):
                         f"{self._kind.__name__} objects, got {made!r}."
                     )
                 yield made
+
+
+@functools.cache
+def _import_modules(package: str) -> None:
+    """Import all modules of a package, in the order of their names."""
+    place = importlib.import_module(package).__path__
+    for name in sorted(module.name for module in pkgutil.iter_modules(place)):
+        importlib.import_module(f"{package}.{name}")
 
 
 TABLES = Registry(ReportTable, "d2ace.report.tables")
