@@ -5,11 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from realdata import data_root, real
+
+__all__ = ["data_root", "real"]  # the folder with the real datasets, where there is one
+
+if TYPE_CHECKING:  # tests of the selectors run without the extras
+    from d2ace.benchmark.store import Store
+    from d2ace.data import MultiLabelData
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -36,3 +45,28 @@ if threading.current_thread() is threading.main_thread():
 @pytest.fixture(scope="session")
 def root() -> Path:
     return ROOT
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    from d2ace.benchmark.store import Store
+
+    with Store(tmp_path / "runs.db") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def table() -> MultiLabelData:
+    """A small problem that trains in a second."""
+    from d2ace.data import make_multilabel
+
+    return make_multilabel(240, 12, 5, seed=3)
+
+
+@pytest.fixture(scope="session")
+def table_file(table: MultiLabelData, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from d2ace.data import save
+
+    path = tmp_path_factory.mktemp("data") / "table.npz"
+    save(table, path)
+    return path

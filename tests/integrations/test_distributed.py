@@ -19,7 +19,8 @@ from d2ace.selectors import DistributedSelector
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What both processes of distributed_two.py saw."""
-    folder, here = tmp_path_factory.mktemp("two"), Path(__file__).parent
+    folder = tmp_path_factory.mktemp("two")
+    here = Path(__file__).resolve().parents[1] / "helpers"
     finished = subprocess.run(
         [sys.executable, "-W", "ignore", str(here / "distributed_two.py"), str(folder)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},

@@ -272,7 +272,7 @@ def test_items_that_are_tuples_reach_the_collator_whole(tmp_path):
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What both processes of transformers_two.py saw."""
     folder = tmp_path_factory.mktemp("two")
-    here = Path(__file__).parent
+    here = Path(__file__).resolve().parents[1] / "helpers"
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -152,7 +152,7 @@ def test_gradient_accumulation_observes_every_batch(tmp_path):
 def two(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What both processes of each run in lightning_two.py saw."""
     folder = tmp_path_factory.mktemp("two")
-    here = Path(__file__).parent
+    here = Path(__file__).resolve().parents[1] / "helpers"
     source = os.pathsep.join([str(here), *sys.path])
     command = [sys.executable, "-W", "ignore", str(here / "lightning_two.py"), str(folder)]
     environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}

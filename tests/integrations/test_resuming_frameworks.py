@@ -23,7 +23,7 @@ from resuming_legs import AFTER, BEFORE, INSIDE, Stop
 
 import d2ace
 
-HERE = Path(__file__).parent
+HELPERS = Path(__file__).resolve().parents[1] / "helpers"
 LOOPS: dict[str, dict[str, Any]] = {
     "plain": {"framework": "plain"},
     "plain, set_epoch from 0": {"framework": "plain", "counts_from": 0},
@@ -49,8 +49,8 @@ def drawn(script: str, cases: Cases, folder: Path) -> dict[str, Any]:
     """What each case drew: a list of batches, or a sentence that says what went wrong."""
     (folder / "cases.json").write_text(json.dumps(cases))
     finished = subprocess.run(
-        [sys.executable, "-W", "ignore", str(HERE / script), str(folder)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])},
+        [sys.executable, "-W", "ignore", str(HELPERS / script), str(folder)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path])},
         capture_output=True,
         text=True,
         check=False,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import oracle
 import pytest
 import torch
 from hypothesis import given
@@ -15,9 +14,6 @@ from hypothesis import strategies as st
 
 import d2ace
 from d2ace.selectors.balance import pair_keys, selective_mask
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-import oracle
 
 # what is drawn may be warm-up alone
 pytestmark = [

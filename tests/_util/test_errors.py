@@ -12,7 +12,7 @@ from d2ace._util.errors import RunError, UserError
 from d2ace.data import DataError, UnknownDataError
 from d2ace.training import RunInterrupted
 
-SOURCE = Path(__file__).parents[1] / "src" / "d2ace"
+SOURCE = Path(__file__).parents[2] / "src" / "d2ace"
 OURS = [UserError, RunError, DataError, UnknownDataError]
 BUILT_IN = {"ValueError", "TypeError", "RuntimeError"}
 RAISED_TO_CALLERS = ("_util", "evaluation", "integrations", "models", "selectors")

@@ -7,12 +7,14 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from d2ace.data import DataError, DataWarning, MultiLabelData, catalogue, load
+if TYPE_CHECKING:
+    from d2ace.data import MultiLabelData
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +29,7 @@ def data_root() -> Path:
 @pytest.fixture(scope="session")
 def real(data_root: Path) -> Callable[[str], MultiLabelData]:
     """`load` by name from ``data_root``, each dataset once per session."""
+    from d2ace.data import DataError, DataWarning, catalogue, load
 
     @cache
     def dataset(name: str) -> MultiLabelData:

@@ -1,5 +1,0 @@
-"""What the tests of `d2ace.data` share: the folder with the real datasets, where there is one."""
-
-from realdata import data_root, real
-
-__all__ = ["data_root", "real"]
