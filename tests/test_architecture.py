@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -129,6 +130,28 @@ def test_another_package_is_entered_by_its_front_door(package):
         if package_of(place) not in {package, "_util"} and MODULES[place].name != "__init__.py"
     }
     assert not past
+
+
+SAME_JOB = {
+    *("base", "finding", "registry"),  # of methods, of models (and tables of a report)
+    *("container", "load", "predicting", "problem"),  # of tables, and of images
+    *("cases", "scores", "studies"),  # a table of a report, its figure, and what they are made of
+    *("drawing", "problem"),  # the conformance kit checks drawing, on a problem
+    *("folder", "inputs", "options", "table"),  # what a package writes, checks, takes, shows
+}
+"""Names of modules that two packages share, because they do the same job in both."""
+
+
+def test_a_name_means_one_thing():
+    modules = Counter(path.stem for path in MODULES.values() if path.stem != "__init__")
+    classes = Counter(
+        node.name
+        for path in MODULES.values()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in modules.items() if count > 1} - SAME_JOB == set()
+    assert {name for name, count in classes.items() if count > 1} == set()
 
 
 @pytest.mark.parametrize("library", ["rich", "typer"])

@@ -14,9 +14,9 @@ from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
-from d2ace._util.console import lasting_streams, open_standard_streams
 from d2ace._util.errors import full_sentence
 from d2ace._util.signals import heeded_signals
+from d2ace._util.streams import lasting_streams, open_standard_streams
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from d2ace._util.console import lasting_streams
 from d2ace._util.errors import RunError, UserError
 from d2ace._util.machine import cores
 from d2ace._util.signals import SIGNALS, heeded_signals
+from d2ace._util.streams import lasting_streams
 from d2ace.data import DataError
 
 from .interruption import RunInterrupted
