@@ -76,7 +76,7 @@ def test_any_names_are_kept(names: list[str]) -> None:
         ({"Y": pd.DataFrame(np.ones((5, 3)))}, r"Y is a DataFrame; give a NumPy .*Y\.to_numpy"),
         ({"X": torch.ones(5, 2)}, r"X is a Tensor; give a NumPy array .* such as X\.numpy\(\)"),
         ({"Y": sp.coo_matrix(np.ones((5, 3)))}, r"Y is a coo_matrix; .* such as Y\.tocsr\(\)"),
-        ({"X": [[1.0, 2.0]] * 5}, "X is a list; give a NumPy array or a SciPy CSR matrix$"),
+        ({"X": [[1.0, 2.0]] * 5}, "X is a list; give a NumPy array or a SciPy CSR matrix.$"),
         ({"Y": np.ones(5)}, "Y is 1-dimensional float64; a two-dimensional table of numbers"),
         ({"X": np.full((5, 2), "a")}, "X is 2-dimensional <U1; a two-dimensional table"),
         (

@@ -107,7 +107,7 @@ def test_an_arff_label_of_another_value_is_named(sparse: bool, value: str, tmp_p
     with pytest.raises(DataError) as caught:
         load(path, labels=1, cache=False)
     assert str(caught.value) == (
-        f"{path}, line 6: has {value} as label 'l'; write 0 or 1, the only labels"
+        f"{path}, line 6: has {value} as label 'l'; write 0 or 1, the only labels."
     )
 
 

@@ -454,5 +454,5 @@ def test_what_is_no_selector_and_what_has_no_rows_is_told(tmp_path):
 
 
 def test_nothing_but_warm_up_is_told(tmp_path):
-    with pytest.warns(UserWarning, match="ends with epoch 3, within the selector"):
+    with pytest.warns(UserWarning, match="All 3 epochs are warm-up"):
         make_trainer(tmp_path, make_selector(warmup=10), num_train_epochs=2.5).train()

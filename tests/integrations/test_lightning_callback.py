@@ -302,7 +302,7 @@ def test_testing_a_checkpoint_leaves_the_selector_alone(tmp_path):
 
 
 def test_a_schedule_that_does_not_fit_is_told(tmp_path):
-    with pytest.warns(UserWarning, match="ends with epoch 2, within the selector"):
+    with pytest.warns(UserWarning, match="All 2 epochs are warm-up"):
         fitted(tmp_path, make_selector(warmup=4), max_epochs=2)
     with pytest.warns(UserWarning, match="made for 5 epochs, but 2 are trained.*epochs=2"):
         fitted(tmp_path, make_selector(), max_epochs=2)

@@ -9,32 +9,37 @@ Examples
 ...     scaled = prepared.scaled(train)
 """
 
-from d2ace.data.readers.label_names import label_file
 from d2ace.data.readers.npz import save
 
-from . import catalogue
 from .annotated import AnnotatedData
-from .cache import cache_dir, digest
 from .container import DataError, DataWarning, MultiLabelData, UnknownDataError
 from .description import describe
-from .digits import DIGIT_ROWS, DIGIT_SIDE, load_digits
+from .digits import load_digits
 from .fetch import fetch
 from .foldfiles import StoredFolds, labels_digest, protocol_folds, read_folds, write_folds
-from .load import load, load_features, numbered
-from .missing import Missing, filled
-from .prepare import PROTOCOLS, PreparationReport, Prepared, prepare
+from .load import load, load_features
+from .prepare import PreparationReport, Prepared, prepare
 from .scaling import Scaler
 from .stratify import balance_error, fold_numbers, folds, validation_split
 from .synthetic import make_multilabel
 
+# isort: split
+# For the packages that stand above this one:
+from . import catalogue as catalogue
+from .cache import cache_dir as cache_dir
+from .cache import digest as digest
+from .digits import DIGIT_ROWS as DIGIT_ROWS
+from .digits import DIGIT_SIDE as DIGIT_SIDE
+from .load import numbered as numbered
+from .missing import Missing as Missing
+from .missing import filled as filled
+from .prepare import PROTOCOLS as PROTOCOLS
+from .readers.label_names import label_file as label_file
+
 __all__ = [
-    "DIGIT_ROWS",
-    "DIGIT_SIDE",
-    "PROTOCOLS",
     "AnnotatedData",
     "DataError",
     "DataWarning",
-    "Missing",
     "MultiLabelData",
     "PreparationReport",
     "Prepared",
@@ -42,21 +47,15 @@ __all__ = [
     "StoredFolds",
     "UnknownDataError",
     "balance_error",
-    "cache_dir",
-    "catalogue",
     "describe",
-    "digest",
     "fetch",
-    "filled",
     "fold_numbers",
     "folds",
-    "label_file",
     "labels_digest",
     "load",
     "load_digits",
     "load_features",
     "make_multilabel",
-    "numbered",
     "prepare",
     "protocol_folds",
     "read_folds",

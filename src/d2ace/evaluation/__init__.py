@@ -27,7 +27,6 @@ if not TYPE_CHECKING:  # type checkers read the imports
             "holm",
             "ranks",
             "similar_methods",
-            "student_interval",
         ),
         "wilcoxon",
     ]

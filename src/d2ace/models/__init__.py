@@ -17,7 +17,6 @@ from .registry import MODELS as MODELS
 
 if not TYPE_CHECKING:  # type checkers read the imports
     __all__ = [
-        "IDENTITY",
         "MODEL_FAMILY",
         "MODELS",
         "ImageModel",
@@ -25,8 +24,6 @@ if not TYPE_CHECKING:  # type checkers read the imports
         "ModelOutput",
         "MultiLabelModel",
         "find_model",
-        "make_backbone",
         "make_model",
-        "pixel_statistics",
         *(model.__name__ for model in MODELS.values()),
     ]

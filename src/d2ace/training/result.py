@@ -129,12 +129,18 @@ def _fault(content: Mapping[str, Any]) -> str | None:
         "dataset": fault_of(content["dataset"], _DATASET),
         "undefined": fault_of(content["undefined"], {"validation": int, "test": int}),
         "seconds": fault_of(content["seconds"], dict.fromkeys(content["seconds"], NUMBER)),
-        "validation": _metrics_fault(content["validation"], content["config"]),
-        "test": _metrics_fault(content["test"], content["config"]),
     }
+    # Metrics may have been added since: all parts lack the same ones, none the monitored one.
+    every = [content["validation"], content["test"]]
+    every += [one.get("validation") for one in content["history"] if isinstance(one, dict)]
+    had = {name for one in every if isinstance(one, dict) for name in one}
+    monitored = content["config"].get("monitor")
+    added = tuple(name for name in METRICS if name not in had and name != monitored)
+    faults["validation"] = fault_of(content["validation"], _METRICS, added)
+    faults["test"] = fault_of(content["test"], _METRICS, added)
     for number, entry in enumerate(content["history"]):
         metrics = entry.get("validation") if isinstance(entry, dict) else entry
-        faults[f"history[{number}]"] = _metrics_fault(metrics, content["config"])
+        faults[f"history[{number}]"] = fault_of(metrics, _METRICS, added)
     for number, tried in enumerate(content.get("tuning") or ()):
         faults[f"tuning[{number}]"] = fault_of(tried, _TRIED, optional=tuple(_TRIED))
     for name, fault in faults.items():
@@ -145,12 +151,6 @@ def _fault(content: Mapping[str, Any]) -> str | None:
     if not 1 <= content["best_epoch"] <= len(content["history"]):
         return f"its best epoch {content['best_epoch']} is none of {len(content['history'])}"
     return None
-
-
-def _metrics_fault(metrics: Any, config: Mapping[str, Any]) -> str | None:
-    """Metrics may have been added since, but the monitored one chose the epoch."""
-    added = tuple(name for name in METRICS if name != config.get("monitor"))
-    return fault_of(metrics, _METRICS, optional=added)
 
 
 def _remedy() -> str:

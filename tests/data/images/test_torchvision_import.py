@@ -13,7 +13,7 @@ from d2ace._util.torchvision import torchvision
 
 FRESH = """
 import sys
-import d2ace, d2ace.data, d2ace.data.images, d2ace.torchvision_import
+import d2ace, d2ace.data, d2ace.data.images, d2ace._util.torchvision
 print([name for name in ("torchvision", "PIL", "defusedxml") if name in sys.modules])
 print(d2ace._util.torchvision.torchvision().__version__)
 """
@@ -37,5 +37,5 @@ def test_a_missing_torchvision_is_one_sentence_with_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    with pytest.raises(RunError, match=r'not installed; run: pip install "d2ace\[image\]"$'):
+    with pytest.raises(RunError, match=r'not installed; run: pip install "d2ace\[image\]"\.$'):
         torchvision()

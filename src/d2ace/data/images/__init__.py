@@ -8,9 +8,9 @@ Examples
 """
 
 from .container import ImageData
-from .dataset import ImageDataset, check_images, image_dataset, read_image, said_plainly
+from .dataset import ImageDataset, check_images, image_dataset, read_image
 from .features import CachedFeatures, FeatureDataset, cache_features
-from .load import KINDS, PLACES, load_images
+from .load import KINDS, load_images
 from .transforms import (
     EFFICIENTNET_LITE,
     IMAGENET,
@@ -18,22 +18,25 @@ from .transforms import (
     evaluation_transform,
     train_transform,
 )
-from .tree import IMAGE_SUFFIXES, Tree
 from .vectors import LabelVectors, label_vectors
+
+# isort: split
+# For the packages that stand above this one:
+from .dataset import said_plainly as said_plainly
+from .load import PLACES as PLACES
+from .tree import IMAGE_SUFFIXES as IMAGE_SUFFIXES
+from .tree import Tree as Tree
 
 __all__ = [
     "EFFICIENTNET_LITE",
     "IMAGENET",
-    "IMAGE_SUFFIXES",
     "KINDS",
-    "PLACES",
     "CachedFeatures",
     "FeatureDataset",
     "ImageData",
     "ImageDataset",
     "LabelVectors",
     "Preprocessing",
-    "Tree",
     "cache_features",
     "check_images",
     "evaluation_transform",
@@ -41,6 +44,5 @@ __all__ = [
     "label_vectors",
     "load_images",
     "read_image",
-    "said_plainly",
     "train_transform",
 ]
