@@ -93,7 +93,7 @@ def test_on_the_page_a_package_may_import_only_what_stands_above_it():
 
 
 @pytest.mark.parametrize("package", list(ROOMS))
-def test_what_a_package_holds_by_the_page_is_there(package):
+def test_files_that_the_page_names_exist(package):
     holds, _ = ROOMS[package]
     assert [
         name for name in NAMED.findall(holds) if not (SOURCE / "d2ace" / package / name).exists()

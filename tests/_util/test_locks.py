@@ -33,7 +33,7 @@ def holder(path: Path, *words: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_who_comes_second_waits_or_is_told(tmp_path):
+def test_a_second_holder_waits_or_is_refused(tmp_path):
     path = tmp_path / "x.lock"
     with locked(path), pytest.raises(Busy), locked(path, 0.0):
         pass
@@ -60,7 +60,7 @@ def test_a_killed_process_holds_nothing_even_if_it_has_forked(tmp_path, words):
 
 
 @pytest.mark.parametrize("content", [b"mine", None])
-def test_what_is_no_lock_is_left_alone(tmp_path, content):
+def test_a_file_that_is_no_lock_is_left_alone(tmp_path, content):
     path = tmp_path / "x.lock"
     if content is None:
         path.mkdir()

@@ -313,7 +313,7 @@ def test_data_files_of_the_same_name(tmp_path):
         ('study = "x"', r"\[\[study\]\] tables"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_file(tmp_path, text, said):
+def test_mistakes_are_reported_with_their_file(tmp_path, text, said):
     path = tmp_path / "mine.toml"
     path.write_text(text)
     with pytest.raises(UserError, match=said) as error:
@@ -358,7 +358,7 @@ def test_sweeps_by_symbol_and_by_option():
     assert pairs[0].label == "p_start=0.9, p_end=0.1"
 
 
-def test_what_is_typed_wins_over_what_a_dataset_says(tmp_path):
+def test_command_line_options_override_those_of_a_dataset(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(
         'datasets = [{name = "digits", epochs = 20}]\nmodels = ["mlp"]\nrun_folds = [0]'

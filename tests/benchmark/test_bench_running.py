@@ -181,7 +181,7 @@ def test_failed_runs_are_tried_again_when_asked_and_own_methods_just_work(tmp_pa
         assert mine.result["config"]["selector_source"] == mine.config["selector_source"]
 
 
-def test_what_finished_unseen_is_stored_not_repeated(tmp_path, table):
+def test_runs_that_finished_unseen_are_stored_not_repeated(tmp_path, table):
     grid = small(table)
     with Store(tmp_path / "one.db") as one:
         do(one, grid, keep=True)
@@ -206,7 +206,7 @@ def test_a_damaged_result_is_made_anew_when_asked(tmp_path, table):
         assert do(store, grid, retry=True).finished == 1
 
 
-def test_what_a_late_worker_left_of_a_finished_run_is_removed(tmp_path, table):
+def test_files_of_a_late_worker_are_removed_after_its_run_finished(tmp_path, table):
     with Store(tmp_path / "runs.db") as store:
         grid = small(table)
         do(store, grid)

@@ -188,7 +188,7 @@ def test_a_run_serves_several_studies_and_is_stored_once(store):
     assert store.studies() == ["main", "ablation", "sweep"]
 
 
-def test_what_is_finished_stays(store):
+def test_finished_runs_stay(store):
     run = spec()
     store.fail(run, "the disk is full")
     assert [failed.error for failed in store.failed()] == ["the disk is full"]
@@ -459,7 +459,7 @@ def test_a_file_that_went_through_another_program(tmp_path):
         }
 
 
-def test_a_full_disk_is_told_and_harms_nothing(tmp_path):
+def test_a_full_disk_is_reported_and_harms_nothing(tmp_path):
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(tmp_path)],  # noqa: S607
         capture_output=True,

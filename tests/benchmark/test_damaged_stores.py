@@ -115,7 +115,7 @@ def test_flipped_bytes_give_a_sentence_or_change_nothing(tmp_path: Path, seed: i
     ],
 )
 @pytest.mark.parametrize("read_only", [True, False])
-def test_what_was_changed_behind_its_back_is_told_of(
+def test_changes_made_outside_are_reported(
     tmp_path: Path, statement: str, said: str, read_only: bool
 ) -> None:
     path = tmp_path / "runs.db"
@@ -162,7 +162,7 @@ def at(content: Any, *keys: Any, value: Any) -> Any:
         ("config", ("selector_source",), 5),
     ],
 )
-def test_runs_whose_parts_do_not_fit_are_told_of(
+def test_runs_whose_parts_do_not_fit_are_reported(
     tmp_path: Path, column: str, keys: tuple[Any, ...], value: Any
 ) -> None:
     path = tmp_path / "runs.db"
@@ -183,7 +183,7 @@ def test_runs_whose_parts_do_not_fit_are_told_of(
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", '{"a": NaN}', "[" * 5000])
-def test_what_is_no_json_is_told_of(tmp_path: Path, text: str) -> None:
+def test_invalid_json_is_reported(tmp_path: Path, text: str) -> None:
     path = tmp_path / "runs.db"
     with Store(path) as store:
         store.add(spec(), result(spec()))
@@ -224,7 +224,7 @@ def test_odd_options_of_a_sweep_are_shown_as_they_are(tmp_path: Path) -> None:
         (lambda content: without(content, "outlier.npy", "rows.npy"), "outlier does not fit"),
     ],
 )
-def test_a_recording_that_is_none_is_told_of(
+def test_a_recording_that_is_none_is_reported(
     tmp_path: Path, change: Callable[[bytes], bytes], said: str
 ) -> None:
     run = spec(record=True)
@@ -321,7 +321,7 @@ def test_of_a_file_with_a_bad_line_nothing_is_taken(
         (lambda text: "", "not a results file"),
     ],
 )
-def test_a_damaged_results_file_is_told_of(
+def test_a_damaged_results_file_is_reported(
     tmp_path: Path, exported: Path, change: Callable[[str], str], said: str
 ) -> None:
     exported.write_text(change(exported.read_text(encoding="utf-8")), encoding="utf-8")
@@ -345,7 +345,7 @@ def test_long_fields_are_taken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["curves.csv.gz", "recordings.zip"])
 @pytest.mark.parametrize("seed", range(10))
-def test_flipped_bytes_beside_a_results_file_are_told_of(
+def test_flipped_bytes_beside_a_results_file_are_reported(
     tmp_path: Path, exported: Path, name: str, seed: int
 ) -> None:
     path = exported.with_name(name)
@@ -366,7 +366,7 @@ def test_flipped_bytes_beside_a_results_file_are_told_of(
     assert everything(tmp_path / "to.db") == everything(tmp_path / "whole.db")
 
 
-def test_other_content_beside_a_results_file_is_told_of(tmp_path: Path, exported: Path) -> None:
+def test_other_content_beside_a_results_file_is_reported(tmp_path: Path, exported: Path) -> None:
     with Store(tmp_path / "to.db") as store:
         curves, recordings = (exported.with_name(n) for n in ("curves.csv.gz", "recordings.zip"))
         for content in (b"key,epoch\n1,2\n", b"\xff\n", b"x" * 500_000):

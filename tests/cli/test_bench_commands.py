@@ -150,7 +150,7 @@ def test_ablate_and_sweep_plan_their_studies():
         (("bench", *SMALL, "--from", "absent.csv"), r"no file absent\.csv"),
     ],
 )
-def test_what_is_typed_wrong(words, said):
+def test_mistyped_commands_are_refused(words, said):
     with pytest.raises(UserError, match=said) as error:
         typed(*words)
     assert "\n" not in str(error.value)

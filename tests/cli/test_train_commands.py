@@ -138,7 +138,7 @@ def test_predictions_as_csv(
     assert list(csv.reader(io.StringIO((tmp_path / "p.csv").read_text()))) == rows
 
 
-def test_nothing_but_warm_up_is_told_once(
+def test_nothing_but_warm_up_is_reported_once(
     capsys: pytest.CaptureFixture[str], table_file: Path
 ) -> None:
     code, _, err = run(capsys, "train", str(table_file), *FAST, "--epochs", "1", "--warmup", "1")
@@ -262,7 +262,7 @@ def test_every_model_reloads(
         (["{table}", "--learning-rate", "1e30", "--warmup", "0"], 1, "infinite or NaN in epoch 1"),
     ],
 )
-def test_what_can_go_wrong_is_one_sentence(
+def test_errors_are_one_sentence(
     capsys: pytest.CaptureFixture[str],
     table_file: Path,
     tmp_path: Path,

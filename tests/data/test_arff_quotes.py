@@ -63,7 +63,7 @@ def read(tmp_path: Path, lines: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("case", DAMAGE)
-def test_what_is_not_closed_is_told_with_its_line(case: str, tmp_path: Path) -> None:
+def test_an_unclosed_quote_or_brace_is_reported_with_its_line(case: str, tmp_path: Path) -> None:
     lines, number, damaged, words = DAMAGE[case]
     assert read(tmp_path, lines) == ["x", "c"]
     path = tmp_path / "set.arff"
@@ -109,7 +109,7 @@ def test_a_label_list_names_which_label_comes_twice(tmp_path: Path) -> None:
         load(tmp_path / "set.arff", cache=False)
 
 
-def test_two_attributes_of_one_name_are_told_with_the_second(tmp_path: Path) -> None:
+def test_two_attributes_of_one_name_are_reported_with_the_second(tmp_path: Path) -> None:
     path = tmp_path / "set.arff"
     path.write_text("\n".join([*LINES[:4], "@attribute 'x' numeric", *LINES[4:6], "1,u,a,2,1"]))
     with pytest.raises(DataError, match=r"line 5: declares the attribute 'x' twice"):

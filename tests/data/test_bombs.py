@@ -220,7 +220,7 @@ except DataError as error:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits a process so")
-def test_a_table_beyond_the_memory_is_told(tmp_path: Path) -> None:
+def test_a_table_beyond_the_memory_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "set.npz"
     with zipfile.ZipFile(path, "w") as target, target.open("X.npy", "w") as stream:
         head = (HEAD % (4, ZEROS // 4)).encode()
@@ -234,7 +234,7 @@ def test_a_table_beyond_the_memory_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gz", "csv"])
-def test_a_packed_text_that_is_cut_is_told(name: str, tmp_path: Path) -> None:
+def test_a_packed_text_that_is_cut_is_reported(name: str, tmp_path: Path) -> None:
     if name == "gz":
         path = tmp_path / "set.svm.gz"
         path.write_bytes(gzip.compress(b"1 1:1\n" * 10_000)[:-9])

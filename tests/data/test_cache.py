@@ -48,7 +48,7 @@ def test_the_second_load_is_the_first_with_its_notes(cache: Path, file: Path) ->
     assert entry.read_bytes() == kept
 
 
-def test_what_is_kept_is_what_is_used(cache: Path, file: Path) -> None:
+def test_the_cached_copy_is_used(cache: Path, file: Path) -> None:
     """An entry that was changed as a whole is given out: the file is not parsed."""
     good = load(file, labels=1)
     (entry,) = entries(cache)

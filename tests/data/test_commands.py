@@ -160,11 +160,11 @@ def test_info_of_the_embedded_dataset(d2ace: Run) -> None:
         (("nonsense",), "No such command 'nonsense'"),
     ],
 )
-def test_what_was_typed_wrong(d2ace: Run, words: tuple[str, ...], expected: str) -> None:
+def test_mistyped_options_are_refused(d2ace: Run, words: tuple[str, ...], expected: str) -> None:
     assert expected in sentence(d2ace(*words), 2)
 
 
-def test_what_failed(d2ace: Run, tmp_path: Path) -> None:
+def test_a_broken_file_ends_the_command_with_code_1(d2ace: Run, tmp_path: Path) -> None:
     path = tmp_path / "bad.arff"
     path.write_text(LABELLED + "4\n")
     line = sentence(d2ace("data", "info", path, "--labels", 1), 1)

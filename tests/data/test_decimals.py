@@ -50,7 +50,7 @@ def test_common_tokens_take_the_fast_way() -> None:
 @pytest.mark.parametrize(
     "token", ["", "-", ".", "+.", "1e5", "1..2", "1.2.3", "--1", "1-", "/1", "1 "]
 )
-def test_other_tokens_are_told_apart(token: str) -> None:
+def test_other_tokens_are_distinguished(token: str) -> None:
     assert not parse([token])[1][0]
 
 

@@ -105,11 +105,11 @@ def test_a_feature_that_cannot_be_kept_is_named(value: float, reason: str, tmp_p
 
 
 @pytest.mark.parametrize("value", [LARGEST, -LARGEST, HUGE, 1e-45])
-def test_what_32_bits_hold_is_kept(value: float, tmp_path: Path) -> None:
+def test_values_that_fit_32_bits_are_kept(value: float, tmp_path: Path) -> None:
     assert load(file_of(value, tmp_path)).X[2, 1] == np.float32(value)
 
 
-def test_a_feature_that_would_vanish_is_told(tmp_path: Path) -> None:
+def test_a_feature_that_would_vanish_is_reported(tmp_path: Path) -> None:
     """1e-60 is 0 in 32 bits; a column that becomes constant so is lost without a word."""
     path = tmp_path / "set.npz"
     np.savez(path, X=np.array([[1e-60, 1], [2e-60, 2]]), Y=np.array([[1], [0]]))

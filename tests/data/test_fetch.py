@@ -177,7 +177,7 @@ def test_a_mirror_is_asked_instead(server: Server, monkeypatch: pytest.MonkeyPat
         fetch(entry(server.url), folder=fetched_folder() / "elsewhere")
 
 
-def test_what_cannot_be_fetched_says_why() -> None:
+def test_a_failed_download_says_why() -> None:
     with pytest.raises(DataError, match=r"'rcv1subset1': the files cannot be fetched \(no address"):
         fetch("rcv1subset1")
     with pytest.raises(UnknownDataError, match="did you mean 'yeast'"):

@@ -105,7 +105,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
         read_folds(tmp_path / "absent.json")
 
 
-def test_a_flipped_byte_anywhere_is_told_and_the_file_is_left_alone(tmp_path: Path) -> None:
+def test_a_flipped_byte_anywhere_is_reported_and_the_file_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "folds.json"
     write_folds(path, labels(), folds(labels()), dataset="made up", seed=3)
     good = path.read_bytes()
@@ -161,7 +161,7 @@ def test_a_link_is_replaced_and_what_it_points_to_is_not(tmp_path: Path) -> None
     assert read_folds(tmp_path / "link.json").n_splits == 3
 
 
-def test_folds_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+def test_folds_that_cannot_be_written_are_reported(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"f\.json: cannot be written"):
         write_folds(tmp_path / "nowhere" / "f.json", labels(), folds(labels()))
 

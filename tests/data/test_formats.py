@@ -93,7 +93,7 @@ def test_any_names_are_kept(names: list[str]) -> None:
         ({"label_names": ("x", "y", float("nan"))}, "mine has nan among its label names; give"),
     ],
 )
-def test_arrays_that_make_no_dataset_are_told(changes: dict[str, Any], sentence: str) -> None:
+def test_arrays_that_make_no_dataset_are_reported(changes: dict[str, Any], sentence: str) -> None:
     fitting = {
         "name": "mine",
         "X": np.ones((5, 2)),

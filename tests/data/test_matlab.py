@@ -38,7 +38,7 @@ print("survived")
 """
 
 
-def test_a_damaged_file_is_read_or_told_and_ends_nothing(tmp_path: Path) -> None:
+def test_a_damaged_file_is_read_or_reported_and_ends_nothing(tmp_path: Path) -> None:
     paths = []
     for form in (np.asarray, sp.csc_matrix):
         for packed in (False, True):

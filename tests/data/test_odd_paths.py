@@ -54,7 +54,7 @@ def sentence(read: Callable[[Any], Any], path: Any) -> str:
 
 @POSIX
 @pytest.mark.parametrize("kind", READERS)
-def test_what_is_no_file_is_not_waited_for(
+def test_pipes_devices_and_sockets_are_refused_at_once(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -70,7 +70,7 @@ def test_what_is_no_file_is_not_waited_for(
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_what_is_not_there_or_empty_is_told(
+def test_absent_and_empty_files_are_reported(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -114,7 +114,7 @@ def test_the_command_line_describes_a_file_of_any_name(tmp_path: Path) -> None:
     assert rb"two\nlines \udcff" in done.stdout
 
 
-def test_paths_that_cannot_be_written_are_told(
+def test_paths_that_cannot_be_written_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

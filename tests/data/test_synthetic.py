@@ -12,7 +12,7 @@ from d2ace.data import AnnotatedData, DataError, describe, make_multilabel
 
 @settings(deadline=None)
 @given(st.data())
-def test_what_was_asked_for(data: st.DataObject) -> None:
+def test_made_data_have_the_properties_asked_for(data: st.DataObject) -> None:
     n, d, q = (data.draw(st.integers(1, top)) for top in (300, 10, 40))
     share = st.floats(0, 1)
     asked = {

@@ -73,7 +73,7 @@ def test_a_refused_batch_leaves_the_others_alone(two):
         ("pressure", "were not made alike"),
     ],
 )
-def test_selectors_that_differ_are_told_in_all_processes(two, what, sentence):
+def test_selectors_that_differ_are_reported_in_all_processes(two, what, sentence):
     for rank in two:
         told = rank["different"][what]
         assert f"The selectors of the 2 processes {sentence}" in told

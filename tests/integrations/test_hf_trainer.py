@@ -103,7 +103,7 @@ def test_every_training_begins_as_the_first_did(tmp_path, peeks):
     assert_same_weights(trainer, weights)
 
 
-def test_what_is_not_in_the_memory_begins_anew_too(tmp_path):
+def test_state_outside_the_memory_is_reset_too(tmp_path):
     selector = make_selector("dihcl")
     trainer = searching(tmp_path, selector)
     trainer.train()
@@ -320,12 +320,12 @@ def test_every_training_of_two_processes_begins_as_the_first_did(two):
         ({"train_sampling_strategy": "group_by_length"}, "cannot both choose .*at 'random'"),
     ],
 )
-def test_settings_that_do_not_fit_are_told(tmp_path, options, sentence):
+def test_settings_that_do_not_fit_are_reported(tmp_path, options, sentence):
     with pytest.raises(UserError, match=sentence):
         make_trainer(tmp_path, **options).train()
 
 
-def test_other_rows_than_the_selectors_are_told(tmp_path):
+def test_other_rows_than_the_selectors_are_reported(tmp_path):
     selector = make_selector()
     trainer = make_trainer(tmp_path, selector)
     trainer.train_dataset = trainer.train_dataset.select(range(20))
@@ -333,21 +333,21 @@ def test_other_rows_than_the_selectors_are_told(tmp_path):
         trainer.train()
 
 
-def test_rows_that_are_numbered_already_are_told(tmp_path):
+def test_rows_that_are_numbered_already_are_reported(tmp_path):
     trainer = make_trainer(tmp_path)
     trainer.train_dataset = d2ace.IndexedDataset(data())
     with pytest.raises(UserError, match="numbers the rows itself; pass the dataset without it"):
         trainer.train()
 
 
-def test_a_selector_that_has_seen_another_training_is_told(tmp_path):
+def test_a_selector_that_has_seen_another_training_is_reported(tmp_path):
     selector = make_selector(epochs=1, warmup=0)
     make_trainer(tmp_path, selector, num_train_epochs=1).train()
     with pytest.warns(UserWarning, match="draws by what it observed in an earlier one"):
         make_trainer(tmp_path, selector, num_train_epochs=1).train()
 
 
-def test_a_loss_that_tells_no_predictions_is_told(tmp_path):
+def test_a_loss_that_tells_no_predictions_is_reported(tmp_path):
     class Silent(Recording):
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
             return model(**inputs).loss
@@ -359,7 +359,7 @@ def test_a_loss_that_tells_no_predictions_is_told(tmp_path):
         trainer.train()
 
 
-def test_weights_and_a_loss_of_ones_own_are_told(tmp_path):
+def test_weights_and_a_loss_of_ones_own_are_reported(tmp_path):
     trainer = SelectionTrainer(
         make_model(),
         make_arguments(tmp_path),
@@ -371,7 +371,7 @@ def test_weights_and_a_loss_of_ones_own_are_told(tmp_path):
         trainer.train()
 
 
-def test_weights_and_a_compute_loss_below_the_mixin_are_told(tmp_path):
+def test_weights_and_a_compute_loss_below_the_mixin_are_reported(tmp_path):
     class Focal(Trainer):
         def compute_loss(self, *args, **options):
             loss, outputs = super().compute_loss(*args, **(options | {"return_outputs": True}))
@@ -395,7 +395,7 @@ def rows_with(change: Callable[[torch.Tensor], torch.Tensor]) -> list[dict[str, 
     return [dict(row) | {"labels": change(row["labels"])} for row in data()]
 
 
-def test_labels_that_are_not_the_selectors_are_told(tmp_path):
+def test_labels_that_are_not_the_selectors_are_reported(tmp_path):
     trainer = make_trainer(tmp_path)
     trainer.train_dataset = rows_with(lambda labels: 1 - labels)
     sentence = r"Row \d+ of train_dataset has other labels .*the dataset's own labels, in its order"
@@ -410,7 +410,7 @@ def test_labels_that_are_neither_0_nor_1_are_not_compared(tmp_path):
     assert len(trainer.drawn) == EPOCHS * STEPS
 
 
-def test_a_checkpoint_without_a_selector_is_told(tmp_path):
+def test_a_checkpoint_without_a_selector_is_reported(tmp_path):
     options = {"save_strategy": "epoch", "num_train_epochs": 1}
     plain = Trainer(make_model(), make_arguments(tmp_path, **options), train_dataset=data())
     plain.train()
@@ -418,7 +418,7 @@ def test_a_checkpoint_without_a_selector_is_told(tmp_path):
         make_trainer(tmp_path, num_train_epochs=2).train(resume_from_checkpoint=True)
 
 
-def test_a_checkpoint_whose_selector_does_not_fit_is_told(tmp_path):
+def test_a_checkpoint_whose_selector_does_not_fit_is_reported(tmp_path):
     make_trainer(tmp_path, save_strategy="epoch", num_train_epochs=2).train()
     with pytest.raises(UserError, match=r"selector.pt does not fit .*method 'd2ace'.* as it was"):
         make_trainer(tmp_path, make_selector("active")).train(resume_from_checkpoint=True)
@@ -429,7 +429,7 @@ def test_a_checkpoint_whose_selector_does_not_fit_is_told(tmp_path):
     assert " out" not in str(told.value)  # a word of `d2ace.train`, not of the Trainer
 
 
-def test_labels_that_are_no_floats_are_told(tmp_path):
+def test_labels_that_are_no_floats_are_reported(tmp_path):
     rows = [{"input_ids": row["input_ids"], "labels": row["labels"].long()} for row in data()]
     trainer = SelectionTrainer(
         make_model(), make_arguments(tmp_path), train_dataset=rows, selector=make_selector()
@@ -438,7 +438,7 @@ def test_labels_that_are_no_floats_are_told(tmp_path):
         trainer.train()
 
 
-def test_what_is_no_selector_and_what_has_no_rows_is_told(tmp_path):
+def test_no_selector_and_no_rows_are_refused(tmp_path):
     class Stream(torch.utils.data.IterableDataset):
         def __iter__(self):
             return iter(data())
@@ -453,6 +453,6 @@ def test_what_is_no_selector_and_what_has_no_rows_is_told(tmp_path):
         trainer.train()
 
 
-def test_nothing_but_warm_up_is_told(tmp_path):
+def test_nothing_but_warm_up_is_reported(tmp_path):
     with pytest.warns(UserWarning, match="All 3 epochs are warm-up"):
         make_trainer(tmp_path, make_selector(warmup=10), num_train_epochs=2.5).train()

@@ -192,7 +192,7 @@ def test_two_killed_processes_resume(two):
 # What a person can get wrong ----------------------------------------------------------------
 
 
-def test_a_step_without_logits_is_told(tmp_path):
+def test_a_step_without_logits_is_reported(tmp_path):
     selector = make_selector()
 
     class Plain(Module):
@@ -204,21 +204,21 @@ def test_a_step_without_logits_is_told(tmp_path):
         trainer.fit(Plain(), make_loader(selector))
 
 
-def test_rows_without_numbers_are_told(tmp_path):
+def test_rows_without_numbers_are_reported(tmp_path):
     selector = make_selector()
     loader = DataLoader(TensorDataset(*data()), batch_sampler=selector)
     with pytest.raises(UserError, match="does not say which rows it holds; wrap the dataset"):
         fitted(tmp_path, selector, loader=loader)
 
 
-def test_another_sampler_is_told(tmp_path):
+def test_another_sampler_is_reported(tmp_path):
     dataset = d2ace.IndexedDataset(TensorDataset(*data()))
     loader = DataLoader(dataset, batch_size=BATCH, shuffle=True)
     with pytest.raises(ValueError, match="BatchSampler over RandomSampler, not from this selector"):
         fitted(tmp_path, make_selector(), loader=loader)
 
 
-def test_another_sampler_is_told_on_resuming_in_an_epoch(tmp_path):
+def test_another_sampler_is_reported_on_resuming_in_an_epoch(tmp_path):
     checkpoint = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=10)
     options: dict[str, Any] = {"callbacks": [checkpoint], "enable_checkpointing": True}
     fitted(tmp_path, make_selector(), max_epochs=2, **options)
@@ -254,14 +254,14 @@ def test_a_selector_alone_is_refused_in_two_processes(tmp_path):
         callback.setup(trainer, Module(), "fit")
 
 
-def test_what_cannot_be_observed_is_refused():
+def test_selectors_that_lightning_cannot_feed_are_refused():
     with pytest.raises(UserError, match="predictions='train'"):
         SelectionCallback(make_selector(predictions="full_pass"))
     with pytest.raises(UserError, match="needs a Selector, got int"):
         SelectionCallback(3)  # type: ignore[arg-type]
 
 
-def test_another_selector_is_told_in_later_epochs_too(tmp_path):
+def test_another_selector_is_reported_in_later_epochs_too(tmp_path):
     selector, made = make_selector(), []
 
     class Data(pl.LightningDataModule):
@@ -277,7 +277,7 @@ def test_another_selector_is_told_in_later_epochs_too(tmp_path):
     assert len(made) == 3
 
 
-def test_a_checkpoint_without_a_selector_is_told(tmp_path):
+def test_a_checkpoint_without_a_selector_is_reported(tmp_path):
     selector, plain = make_selector(), make_trainer(tmp_path, max_epochs=1)
     plain.fit(Module(), make_loader(selector))
     plain.save_checkpoint(tmp_path / "plain.ckpt")
@@ -301,14 +301,14 @@ def test_testing_a_checkpoint_leaves_the_selector_alone(tmp_path):
     assert selector.epoch == 4
 
 
-def test_a_schedule_that_does_not_fit_is_told(tmp_path):
+def test_a_schedule_that_does_not_fit_is_reported(tmp_path):
     with pytest.warns(UserWarning, match="All 2 epochs are warm-up"):
         fitted(tmp_path, make_selector(warmup=4), max_epochs=2)
     with pytest.warns(UserWarning, match="made for 5 epochs, but 2 are trained.*epochs=2"):
         fitted(tmp_path, make_selector(), max_epochs=2)
 
 
-def test_a_selector_that_has_seen_another_training_is_told(tmp_path):
+def test_a_selector_that_has_seen_another_training_is_reported(tmp_path):
     selector = make_selector("active")
     fitted(tmp_path, selector)
     with pytest.warns(UserWarning, match="what it observed in an earlier one; make a new selector"):

@@ -197,7 +197,7 @@ def test_epochs_that_a_loop_ends_early_are_counted(framework, batches):
     assert epochs == [epoch for epoch in (1, 2, 3) for _ in range(batches)]
 
 
-def test_an_epoch_that_accelerate_begins_again_is_told():
+def test_an_epoch_that_accelerate_begins_again_is_reported():
     from accelerate import Accelerator
 
     with pytest.warns(UserWarning, match=r"Epoch 1 of Active, left .*call selector.end_epoch\(\)"):

@@ -247,13 +247,13 @@ def test_a_line_for_every_epoch_on_request(table, capsys):
         ({"selector_options": {"seed": 1}}, "seed is a setting of the run"),
     ],
 )
-def test_settings_that_do_not_fit_are_told_by_fit(table, changes, sentence):
+def test_settings_that_do_not_fit_are_reported_by_fit(table, changes, sentence):
     classifier = small(**changes)
     with pytest.raises(UserError, match=sentence):
         classifier.fit(*table)
 
 
-def test_labels_that_do_not_fit_are_told(table):
+def test_labels_that_do_not_fit_are_reported(table):
     X, Y = table
     with pytest.raises(UserError, match="zeros and ones"):
         small().fit(X, Y * 256 + 1)
@@ -292,12 +292,12 @@ def test_numbers_that_a_search_draws_are_numbers(table):
     )
 
 
-def test_single_options_are_told():
+def test_single_options_are_reported():
     with pytest.raises(UserError, match="give selector_options as a whole"):
         small().set_params(selector_options__neighbors=5)
 
 
-def test_nothing_but_warm_up_is_told(table):
+def test_nothing_but_warm_up_is_reported(table):
     with pytest.warns(UserWarning, match="All 3 epochs are warm-up"):
         small(epochs=3, warmup=3).fit(*table)
     small(selector="random", epochs=3, warmup=3).fit(*table)

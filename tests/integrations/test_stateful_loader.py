@@ -135,14 +135,14 @@ def test_accelerates_own_is_refused():
     selector.verify(Accelerator(cpu=True).prepare(stateful(selector, num_workers=2)))  # replaced
 
 
-def test_snapshots_of_batches_drawn_ahead_are_told_without_verifying():
+def test_snapshots_of_batches_drawn_ahead_are_reported_without_verifying():
     selector = make_selector()
     with pytest.warns(UserWarning, match="torchdata's StatefulDataLoader saves while workers draw"):
         next(iter(stateful(selector, num_workers=1)))
 
 
 @pytest.mark.parametrize("order", ["loader, selector", "selector, loader"])
-def test_a_snapshot_that_replaces_a_later_state_is_told_without_verifying(order):
+def test_a_snapshot_that_replaces_a_later_state_is_reported_without_verifying(order):
     selector = make_selector()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -153,7 +153,7 @@ def test_a_snapshot_that_replaces_a_later_state_is_told_without_verifying(order)
         next(iter(loader))
 
 
-def test_going_back_on_purpose_is_not_told():
+def test_going_back_on_purpose_gives_no_warning():
     """After a batch was drawn, or in a copy, an earlier state is what somebody wants."""
     selector = make_selector()
     before = selector.state_dict()

@@ -79,7 +79,7 @@ def test_samplers_in_its_place_are_named():
     assert "has no batch sampler" in refused(selector, DataLoader(rows(), batch_size=None))
 
 
-def test_batches_cut_otherwise_are_told():
+def test_batches_cut_otherwise_are_reported():
     selector = make_selector()
     assert f"batches of 5 rows, but the selector draws batches of {BATCH}" in refused(
         selector, flat(selector, batch_size=5)
@@ -90,7 +90,7 @@ def test_batches_cut_otherwise_are_told():
     assert f"has 20 rows, but the selector was made for {N}" in told
 
 
-def test_batches_taken_for_rows_are_told():
+def test_batches_taken_for_rows_are_reported():
     selector = make_selector()
     for options in ({}, {"batch_size": BATCH}):
         for sampler in (selector, DistributedSelector(selector)):
@@ -99,7 +99,7 @@ def test_batches_taken_for_rows_are_told():
             assert f"sampler=selector.sampler and batch_size={BATCH}" in told
 
 
-def test_numbers_of_other_rows_are_told():
+def test_numbers_of_other_rows_are_reported():
     selector, order = make_selector(), list(range(N))[::-1]
     other = Subset(rows(), order)
     for dataset in (other, Subset(other, order)):
@@ -123,7 +123,7 @@ def test_wrappers_for_processes_are_named(tmp_path):
         assert "DistributedSelector(selector)" in told
 
 
-def test_skipped_batches_are_told():
+def test_skipped_batches_are_reported():
     selector = make_selector()
     told = refused(selector, skip_first_batches(make_loader(selector), 2))
     assert "SkipBatchSampler over D2ACE" in told
@@ -141,7 +141,7 @@ def test_alone_it_is_the_selector():
     assert list(shared) == list(alone)
 
 
-def test_a_batch_it_did_not_draw_is_told():
+def test_a_batch_it_did_not_draw_is_reported():
     shared = DistributedSelector(make_selector())
     index, x, _ = next(iter(make_loader(shared)))
     assert shared.loss_scale(index) == 1.0

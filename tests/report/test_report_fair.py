@@ -62,7 +62,7 @@ def test_versions_of_a_method_are_not_averaged(store: Store) -> None:
 
 
 @pytest.mark.parametrize("digests", [("a", "b", ""), ("a", "a", ""), ("", "b", "")])
-def test_methods_that_had_other_data_are_told_of(store: Store, digests: tuple[str, ...]) -> None:
+def test_methods_that_had_other_data_are_reported(store: Store, digests: tuple[str, ...]) -> None:
     """As where the files of a dataset's name were replaced in between."""
     for method, digest in zip(("random", "active", "recent"), digests, strict=True):
         for fold in (0, 1):
@@ -115,7 +115,7 @@ def test_two_methods_go_before_one_with_more_datasets(store: Store) -> None:
     assert block["set0"] == {"D2ACE": 0.8, "Random": 0.7}
 
 
-def test_nobody_is_marked_where_folds_differ(store: Store) -> None:
+def test_no_method_is_marked_where_folds_differ(store: Store) -> None:
     for fold, score in enumerate((0.9, 0.5, 0.5)):
         add(store, "Random", "random", score, fold)
     add(store, "D2ACE", "d2ace", 0.88)
@@ -132,7 +132,7 @@ def test_nobody_is_marked_where_folds_differ(store: Store) -> None:
     assert places() == [2, 1]
 
 
-def test_gains_over_fewer_datasets_are_told_so(store: Store) -> None:
+def test_gains_over_fewer_datasets_are_marked_so(store: Store) -> None:
     for data in ("yeast", "scene"):
         add(store, "Random", "random", 0.7, data=data)
         add(store, "D2ACE", "d2ace", 0.71, data=data)
@@ -223,7 +223,7 @@ def test_a_study_on_the_side_does_not_decide_the_headline(store: Store) -> None:
     assert words().startswith("Random has the best average rank in 3 of 4 tables")
 
 
-def test_what_the_seed_changes_is_taken_within_folds(store: Store) -> None:
+def test_differences_between_seeds_are_taken_within_folds(store: Store) -> None:
     """Folds lie far apart and seeds do not: only the seeds count."""
     for seed, shift in enumerate((0.0, 0.02)):
         for fold, score in enumerate((0.5, 0.9)):

@@ -338,7 +338,7 @@ def test_methods_of_the_library_have_the_palette_in_their_order() -> None:
     assert mine.colour not in {look.colour for look in found.values()}
 
 
-def test_methods_are_told_apart_without_colour() -> None:
+def test_methods_differ_without_colour() -> None:
     assert len({marker for _, marker, _ in style.PALETTE}) == len(style.PALETTE)
     assert len({dashes for _, _, dashes in style.PALETTE}) == len(style.PALETTE)
 

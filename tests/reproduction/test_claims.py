@@ -328,7 +328,7 @@ def drawing(high: int, epoch: int, what: str) -> dict[str, Any]:
         (40, 60, judging.NOT),
     ],
 )
-def test_who_is_drawn_most(high: int, low: int, verdict: str) -> None:
+def test_the_rows_drawn_most_are_listed(high: int, low: int, verdict: str) -> None:
     found = recorded(
         "cal500",
         {"Hard-Imb": drawing(high, 20, "outlier"), "D2ACE": drawing(low, 20, "outlier")},

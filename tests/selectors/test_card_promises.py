@@ -177,7 +177,7 @@ def test_a_distribution_is_asked_for_once_per_selective_epoch() -> None:
     "value",
     [UNIFORM * 2, UNIFORM * 1.001, UNIFORM * float("nan"), -UNIFORM, UNIFORM[1:], UNIFORM[None]],
 )
-def test_what_is_no_distribution_is_refused(value: Tensor) -> None:
+def test_an_invalid_distribution_is_refused(value: Tensor) -> None:
     selector = Given(problem()[0], batch_size=8, warmup=0)
     selector.value = value
     with pytest.raises(ValueError, match=r"Given\.distribution must return 40 positive"):

@@ -160,7 +160,7 @@ def test_a_sound_selector_passes(sound):
 
 
 @pytest.mark.parametrize("wrong", ["d2ace", Loss(torch.ones(4, 2)), torch.nn.Linear])
-def test_what_is_no_class_of_selectors_is_told(wrong):
+def test_a_class_that_is_no_selector_is_refused(wrong):
     with pytest.raises(TypeError, match=r"needs a subclass of d2ace\.Selector, got .* the class"):
         testing.check_selector(wrong)
 
@@ -178,7 +178,7 @@ def test_common_options_keep_the_promises(name, options):
 @pytest.mark.parametrize(
     "option", [{"batch_size": 16}, {"warmup": 1}, {"epochs": 5}, {"predictions": "full_pass"}]
 )
-def test_what_the_checks_decide_is_refused(option):
+def test_options_that_the_checks_decide_are_refused(option):
     (name,) = option
     with pytest.raises(ValueError, match=rf"check_selector got {name}=.* leave it out\.$"):
         testing.check_selector(Loss, **option)

@@ -77,7 +77,7 @@ def test_cosines_are_cosines(problem):
 def test_mutual_information_by_its_definition(n, q, seed, labels_at_once):
     u = torch.from_numpy(np.random.default_rng(seed).random((n, q)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(correlation, "_JOINT", 25 * q * labels_at_once)
+        patch.setattr(correlation, "JOINT", 25 * q * labels_at_once)
         information, entropy = mutual_information(u)
     bins = (u * 5).floor().clamp_max(4).to(int).numpy()
     for j in range(q):

@@ -61,11 +61,11 @@ def test_ordered_draws_follow_successive_sampling(n, size):
     assert stats.chisquare(table[:, 0], table[:, 1]).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("many", [drawing._MANY, 1])
+@pytest.mark.parametrize("many", [drawing.MANY, 1])
 @pytest.mark.parametrize("heavy", [[8], [3, 8]])
 def test_mass_on_few_rows_still_fills_the_batch_by_the_same_law(heavy, many, monkeypatch):
     # one or two rows hold nearly everything, so redrawing finds no others
-    monkeypatch.setattr(drawing, "_MANY", many)
+    monkeypatch.setattr(drawing, "MANY", many)
     p = 1e-9 * np.arange(1.0, 13)
     p[heavy] = 0.5
     p /= p.sum()
@@ -108,10 +108,10 @@ def test_independent_draws_match_by_chi_square(shape, n):
     assert stats.chisquare(observed, wanted).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("many", [drawing._MANY, 1])
+@pytest.mark.parametrize("many", [drawing.MANY, 1])
 @pytest.mark.parametrize("shape", list(SHAPES))
 def test_inclusion_without_replacement_matches_by_chi_square(shape, many, monkeypatch):
-    monkeypatch.setattr(drawing, "_MANY", many)
+    monkeypatch.setattr(drawing, "MANY", many)
     n, size, count = 9, 3, 8_000
     p = distribution(shape, n).numpy()
     inclusion = np.zeros(n)

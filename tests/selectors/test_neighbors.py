@@ -60,13 +60,13 @@ def test_few_pairs_are_measured_twice(kind, per_row, monkeypatch):
         x[:] = 0.3
     else:
         x[::2] += 1e6
-    sizes, measured = [], neighbors._Dense.exact_distances
+    sizes, measured = [], neighbors.DenseRows.exact_distances
 
     def counted(self, rows, columns):
         sizes.append(columns.numel())
         return measured(self, rows, columns)
 
-    monkeypatch.setattr(neighbors._Dense, "exact_distances", counted)
+    monkeypatch.setattr(neighbors.DenseRows, "exact_distances", counted)
     assert np.array_equal(nearest(torch.from_numpy(x), 6).numpy(), slow_nearest(x, 6))
     assert sum(sizes) < per_row * len(x)
     assert len(sizes) < len(x) / 4
@@ -75,7 +75,7 @@ def test_few_pairs_are_measured_twice(kind, per_row, monkeypatch):
 def test_blocks_do_not_matter(monkeypatch):
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(1_500, 6)))
     whole = nearest(x, 7)
-    monkeypatch.setattr(neighbors, "_BLOCK", 1 << 12)  # two rows at a time
+    monkeypatch.setattr(neighbors, "BLOCK", 1 << 12)  # two rows at a time
     assert torch.equal(nearest(x, 7), whole)
     assert torch.equal(nearest(sp.csr_array(x.numpy()), 7), whole)
 

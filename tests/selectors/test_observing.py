@@ -138,7 +138,7 @@ def test_bad_features_are_named(features, message):
         ({"logits": torch.zeros(2, 1)}, r"got dict; pass output\['logits'\]\."),
     ],
 )
-def test_a_whole_output_of_a_model_is_told(output, message):
+def test_a_whole_output_of_a_model_is_reported(output, message):
     selector = d2ace.D2ACE([[1], [0]])
     with pytest.raises(TypeError, match=rf"^logits must be a tensor or array \[b, q\], {message}"):
         selector.observe([0, 1], logits=output)
@@ -146,13 +146,13 @@ def test_a_whole_output_of_a_model_is_told(output, message):
         selector.observe([0, 1], probs=output)
 
 
-def test_a_row_that_is_not_there_is_told_with_the_remedy():
+def test_a_row_that_is_not_there_is_reported_with_the_remedy():
     selector = d2ace.D2ACE([[1], [0]])
     with pytest.raises(ValueError, match=r"holds 9, .* 0 to 1; .* places in the labels"):
         selector.observe([0, 9], logits=torch.zeros(2, 1))
 
 
-def test_weights_without_a_name_are_told():
+def test_weights_without_a_name_are_reported():
     class Bare(d2ace.Selector):
         name = "bare"
 
@@ -227,7 +227,7 @@ def test_names_and_options_get_a_suggestion():
         (3, "write one of random, active"),
     ],
 )
-def test_what_is_no_name_is_told_so(given, remedy):
+def test_a_selector_that_is_not_named_by_text_is_refused(given, remedy):
     with pytest.raises(TypeError, match=r"^A selector is found by its name, got .*\.$") as refusal:
         d2ace.make_selector(given, [[1]])
     assert remedy in str(refusal.value)
@@ -314,7 +314,7 @@ class TestForeignArrays:
             (([[1], [0]],), {"device": "gpu"}, "device must"),
         ],
     )
-    def test_what_numpy_cannot_take_is_named(self, arguments, options, message):
+    def test_arrays_that_numpy_cannot_read_are_named(self, arguments, options, message):
         with pytest.raises((ValueError, TypeError), match=message):
             d2ace.D2ACE(*arguments, **options)
 

@@ -258,7 +258,7 @@ class TestDrawnAhead:
         self.tell(selector, range(N))
         assert self.position(selector) == 0
 
-    def test_who_weighs_each_batch_draws_none_ahead(self):
+    def test_asking_for_loss_weights_counts_a_batch_as_trained(self):
         selector, _ = self.drawn(0, predictions="full_pass")
         for batch in itertools.islice(iter(selector), 3):
             selector.loss_weight(batch)

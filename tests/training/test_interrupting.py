@@ -362,7 +362,7 @@ def test_files_of_others_stay(table: MultiLabelData, tmp_path: Path) -> None:
 def test_one_process_at_a_time_in_a_folder(
     table: MultiLabelData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder, "_PATIENCE", 0.1)
+    monkeypatch.setattr(folder, "PATIENCE", 0.1)
     refused: list[str] = []
 
     def intrude(entry: dict[str, Any]) -> None:

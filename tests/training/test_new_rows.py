@@ -107,9 +107,7 @@ def test_columns_of_a_dataframe_are_found_by_name(named: MultiLabelData, run: Sa
     ],
     ids=["masked", "complex", "dates", "words", "ragged", "name"],
 )
-def test_what_is_no_table_of_numbers_is_not_predicted(
-    run: SavedRun, rows: Any, sentence: str
-) -> None:
+def test_tables_without_numbers_are_not_predicted(run: SavedRun, rows: Any, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         run.predict_proba(rows)
 

@@ -98,7 +98,7 @@ def test_code_that_changed_after_a_run_was_described_is_refused(file: Path) -> N
         ("clff", "There is no model 'clff' .did you mean 'clif'.*or name your own as"),
     ],
 )
-def test_what_is_no_model_is_told_in_a_sentence(
+def test_a_class_that_is_no_model_is_refused(
     file: Path, name: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(file.parent)

@@ -182,7 +182,7 @@ def test_a_state_waits_for_what_was_observed() -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_what_waits_is_a_copy_of_its_own_size(rank: int) -> None:
+def test_waiting_observations_are_copies_of_their_own_size(rank: int) -> None:
     """Logits may be a view of much more, and the first process has no part in a batch of 1."""
     labels, _ = problem()
     shared = SharedSelector(d2ace.Random(labels, batch_size=1), rank, 2)
@@ -265,7 +265,7 @@ def test_launchers_and_resuming_on_two_processes(table_file: Path, tmp_path: Pat
     assert json.loads(outputs[0][0]) == ends[0].to_dict()  # one process speaks for both
 
 
-def test_errors_of_other_processes_are_told_in_one_sentence(
+def test_errors_of_other_processes_are_reported_in_one_sentence(
     table: MultiLabelData, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=r"mlp has no hyperparameter 'hh'"):
@@ -284,12 +284,14 @@ class Unknown:
 @pytest.mark.parametrize(
     "watch", [lambda entry: None, pytest.param(Unknown(), marks=pytest.mark.slow)]
 )
-def test_what_new_processes_cannot_take_over_is_told(table: MultiLabelData, watch: Any) -> None:
+def test_arguments_that_new_processes_cannot_take_are_refused(
+    table: MultiLabelData, watch: Any
+) -> None:
     with pytest.raises(UserError, match=r"cannot be sent to new processes \(.*; define watch at"):
         small_run(table, devices=2, accelerator="cpu", watch=watch)
 
 
-def test_a_script_that_is_no_file_is_told(
+def test_a_script_that_is_no_file_is_reported(
     table: MultiLabelData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     main = sys.modules["__main__"]

@@ -55,7 +55,7 @@ def content(out: Path) -> dict[str, bytes]:
 def test_a_run_that_starts_over_does_not_touch_one_that_is_training(
     table_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder, "_PATIENCE", 0.1)
+    monkeypatch.setattr(folder, "PATIENCE", 0.1)
     out = tmp_path / "run"
     with another_run(table_file, out):
         half_written = out / ".d2ace-1-0a1b2c3d.tmp"
@@ -78,7 +78,7 @@ def test_a_stored_result_is_given_while_the_folder_is_locked(
         assert small_run(table, out=tmp_path).to_dict() == first.to_dict()
 
 
-def test_what_is_refused_clears_nothing(table_file: Path, tmp_path: Path) -> None:
+def test_a_refused_run_removes_nothing(table_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     small_run(str(table_file), out=out)
     before = content(out)

@@ -141,7 +141,7 @@ def stopped(table: MultiLabelData, out: Path, **settings: Any) -> None:
 
 
 @pytest.mark.parametrize("resume", [True, False])
-def test_what_a_stranger_put_beside_a_run_stays(
+def test_files_of_others_beside_a_run_stay(
     table: MultiLabelData, tmp_path: Path, resume: bool
 ) -> None:
     stopped(table, tmp_path)
@@ -216,7 +216,7 @@ def test_files_that_a_run_names_cannot_lead_out_of_its_folder(
     assert (outside / "precious").read_bytes() == (out / "mine.txt").read_bytes() == MINE
 
 
-def test_what_a_killed_run_left_is_cleared(table: MultiLabelData, tmp_path: Path) -> None:
+def test_files_left_by_a_killed_run_are_removed(table: MultiLabelData, tmp_path: Path) -> None:
     stopped(table, tmp_path)
     left = [tmp_path / ".d2ace-71-0a1b2c3d.tmp", tmp_path / "unfinished/.d2ace-71-0a1b2c3d.tmp"]
     for path in left:
@@ -226,7 +226,7 @@ def test_what_a_killed_run_left_is_cleared(table: MultiLabelData, tmp_path: Path
     assert not (tmp_path / "unfinished").exists()
 
 
-def test_a_runs_folder_that_vanishes_is_told(table: MultiLabelData, tmp_path: Path) -> None:
+def test_a_runs_folder_that_vanishes_is_reported(table: MultiLabelData, tmp_path: Path) -> None:
     out, away = tmp_path / "out", tmp_path / "away"
 
     def vanish(entry: dict[str, Any]) -> None:
@@ -237,7 +237,7 @@ def test_a_runs_folder_that_vanishes_is_told(table: MultiLabelData, tmp_path: Pa
     assert (away / "checkpoint.pt").exists()
 
 
-def test_a_file_where_event_files_go_is_told_before_training(
+def test_a_file_where_event_files_go_is_reported_before_training(
     table: MultiLabelData, tmp_path: Path
 ) -> None:
     (tmp_path / "tensorboard").write_bytes(MINE)
@@ -258,7 +258,7 @@ def test_a_file_where_event_files_go_is_told_before_training(
         (b"bytes", "out is b'bytes'; name a folder"),
     ],
 )
-def test_an_out_that_cannot_be_is_told(
+def test_an_out_that_cannot_be_is_reported(
     table: MultiLabelData,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -294,7 +294,7 @@ def test_an_out_that_cannot_be_typed(
 
 @pytest.mark.parametrize("data", [None, 5, b"yeast", object(), {"X": 1}, [[1, 0]]])
 @pytest.mark.parametrize("model", ["mlp", "ml_gcn"])
-def test_data_that_are_none_are_told_as_such(data: Any, model: str) -> None:
+def test_data_that_are_none_are_reported_as_such(data: Any, model: str) -> None:
     with pytest.raises(
         UserError, match=r"^The data is .*; give a name, a path or a d2ace"
     ) as error:
@@ -397,7 +397,7 @@ main(sys.argv[1:])
         ("no/such/folder/p.csv", "could not be written (No such file or directory)"),
     ],
 )
-def test_an_output_that_cannot_be_is_told_in_a_sentence(
+def test_an_output_that_cannot_be_is_reported_in_one_sentence(
     capsys: pytest.CaptureFixture[str],
     finished: Path,
     table_file: Path,

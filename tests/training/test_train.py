@@ -52,7 +52,7 @@ def test_a_run_tells_what_happened(table: MultiLabelData) -> None:
     assert result.seconds["total"] == pytest.approx(sum(parts))
 
 
-def test_what_a_watcher_is_told_is_its_own(table: MultiLabelData, tmp_path: Path) -> None:
+def test_a_watcher_gets_a_copy_of_each_entry(table: MultiLabelData, tmp_path: Path) -> None:
     def spoil(entry: dict[str, Any]) -> None:
         entry["validation"].clear()
         entry["seen"] = object()
@@ -340,7 +340,7 @@ def test_outlier_score_is_the_disagreement_of_five_neighbours() -> None:
         ({"folds": 200}, "too few for 200 folds"),
     ],
 )
-def test_what_is_asked_wrongly_is_named(
+def test_wrong_settings_are_named(
     table: MultiLabelData, settings: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence):
@@ -356,7 +356,7 @@ def test_what_is_asked_wrongly_is_named(
         ("open('nowhere.csv')", r"own\.py could not be imported \(FileNotFoundError: "),
     ],
 )
-def test_a_selector_file_that_fails_is_told(tmp_path: Path, source: str, sentence: str) -> None:
+def test_a_selector_file_that_fails_is_reported(tmp_path: Path, source: str, sentence: str) -> None:
     file = tmp_path / "own.py"
     file.write_text(source + "\n")
     with pytest.raises(UserError, match=sentence):
@@ -378,7 +378,7 @@ def test_a_selector_module_is_missing_only_where_it_is(
 @pytest.mark.parametrize(
     "data", [(np.zeros((4, 2)), np.ones((4, 2))), pd.DataFrame({"name": [1.0, 2.0]})]
 )
-def test_data_of_another_kind_is_told(data: Any) -> None:
+def test_data_of_another_kind_is_reported(data: Any) -> None:
     with pytest.raises(UserError, match=r"give a name, a path or a d2ace\.data\.MultiLabelData"):
         d2ace.train(data)
 
@@ -389,7 +389,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert json.dumps(config.to_dict()) == json.dumps(plain.to_dict())
 
 
-def test_nothing_but_warm_up_is_told_once(table: MultiLabelData) -> None:
+def test_nothing_but_warm_up_is_reported_once(table: MultiLabelData) -> None:
     with pytest.warns(UserWarning, match=r"All 2 epochs are warm-up \(warmup=10\)") as told:
         d2ace.train(table, **(SMALL | {"epochs": 2, "warmup": 10}))
     assert [one.filename for one in told] == [__file__]

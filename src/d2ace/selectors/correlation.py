@@ -13,7 +13,7 @@ from torch import Tensor
 from .scores import Positives, row_blocks
 
 BINS = 5  # equal bins of uncertainty on [0, 1] for mutual information
-_JOINT = 1 << 23  # numbers of a table of joint counts: 64 MiB, all of it for up to 579 labels
+JOINT = 1 << 23  # numbers of a table of joint counts: 64 MiB, all of it for up to 579 labels
 _EMPTY = 1e-12  # a column of M with a norm below this has no direction
 
 
@@ -162,7 +162,7 @@ def mutual_information(uncertainty: Tensor) -> tuple[Tensor, Tensor]:
     n, q = uncertainty.shape
     joint_entropy = torch.empty(q, q, dtype=torch.float64, device=uncertainty.device)
     entropy = joint_entropy.new_empty(q)
-    height = max(1, _JOINT // (BINS * BINS * q))
+    height = max(1, JOINT // (BINS * BINS * q))
     for start in range(0, q, height):
         labels = slice(start, min(start + height, q))
         counts = _joint_counts(uncertainty, labels)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 _BLOCK = 1 << 16  # draws a block
 _ROUNDS = 20  # fruitless rounds of redrawing before the rest is drawn in another way
-_MANY = 1 << 15  # rows, from which on a key for each of them in each batch would take long
+MANY = 1 << 15  # rows, from which on a key for each of them in each batch would take long
 
 Array = np.ndarray[Any, Any]
 
@@ -63,7 +63,7 @@ def weighted(
     batch_size = sizes[0]
     by_keys = not replacement and 2 * batch_size > p.size
     cumulative = _cumulative(p)
-    rest = _Keys(p) if p.size < _MANY else _Arrivals(p, batch_size)
+    rest = _Keys(p) if p.size < MANY else _Arrivals(p, batch_size)
     per_block = max(1, _BLOCK // batch_size)
     for block in range(start // per_block, -(-len(sizes) // per_block)):
         first = block * per_block

@@ -62,7 +62,8 @@ class HardImb(Selector):
             around = none if self.features is None else nearest(self.features, k)
         self.neighbors = named_neighbors(neighbors)
         self.features = None  # they have served to find neighbours
-        self._imbalance = torch.from_numpy(local_imbalance(self.labels, around))
+        self.imbalance = torch.from_numpy(local_imbalance(self.labels, around))
+        """The static weight [n] of local imbalance."""
 
     def make_memory(self) -> Memory:
         loss = self.q * math.log(2.0)  # of a prediction never made
@@ -82,8 +83,8 @@ class HardImb(Selector):
 
     def instance_weights(self) -> dict[str, Tensor]:
         scale = self.q if self.is_reference else 1
-        self._imbalance = self._imbalance.to(self.state_device)
-        hardness = self._imbalance * self.memory.loss / scale
+        self.imbalance = self.imbalance.to(self.state_device)
+        hardness = self.imbalance * self.memory.loss / scale
         return {"hardness": probability.level(hardness, self.dtype)}
 
     def label_importance(self) -> dict[str, Tensor]:

@@ -69,7 +69,8 @@ class MLUnc(Selector):
     def update(self, index: Tensor, probs: Tensor) -> None:
         self.memory.update(index, probs)
 
-    def _uncertainty(self) -> Tensor:
+    def uncertainty_matrix(self) -> Tensor:
+        """U [n, q]; valid until the next one is asked for."""
         return uncertainty(self.memory, self.trade_off)
 
     def _label_factor(self, matrix: Tensor) -> Tensor:
@@ -79,11 +80,11 @@ class MLUnc(Selector):
         return uncertainty_correlation(matrix, self.mi_norm).sum(dim=1)
 
     def instance_weights(self) -> dict[str, Tensor]:
-        matrix = self._uncertainty()
+        matrix = self.uncertainty_matrix()
         factor = self._label_factor(matrix)
         if self.is_reference:
             matrix = reference.binned(matrix, self.next_epoch)
         return {"uncertainty": level(weighted_sum(matrix, factor), self.dtype)}
 
     def label_importance(self) -> dict[str, Tensor]:
-        return {"uncertainty": self._label_factor(self._uncertainty())}
+        return {"uncertainty": self._label_factor(self.uncertainty_matrix())}

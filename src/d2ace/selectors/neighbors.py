@@ -13,7 +13,7 @@ from torch import Tensor
 
 from d2ace._util.validation import as_array
 
-_BLOCK = 1 << 24  # distances held at once: 128 MiB in float64, whatever n is
+BLOCK = 1 << 24  # distances held at once: 128 MiB in float64, whatever n is
 _GROUP = 32  # columns whose minimum stands for them in the first look
 _SPARE = 16  # candidates kept beyond k, re-measured without cancellation
 _FAR = 1e100  # features between this and its inverse have squares that float64 can add up
@@ -32,8 +32,8 @@ def nearest(features: Tensor | sp.csr_array, k: int, *, include_self: bool = Fal
     if k == 0:
         return torch.empty(n, 0, dtype=torch.int64)
     features = _within_range(features)
-    source = _Dense(features) if isinstance(features, Tensor) else _Sparse(features)
-    height = max(1, _BLOCK // n)
+    source = DenseRows(features) if isinstance(features, Tensor) else SparseRows(features)
+    height = max(1, BLOCK // n)
     blocks = (range(start, min(start + height, n)) for start in range(0, n, height))
     return torch.cat([_nearest_of(block, source, k, include_self) for block in blocks])
 
@@ -63,7 +63,7 @@ def _within_range(features: Tensor | sp.csr_array) -> Tensor | sp.csr_array:
     return scaled
 
 
-def _nearest_of(block: range, source: _Dense | _Sparse, k: int, include_self: bool) -> Tensor:
+def _nearest_of(block: range, source: DenseRows | SparseRows, k: int, include_self: bool) -> Tensor:
     rows = torch.arange(block.start, block.stop, device=source.device)
     least = source.least_distances(rows)
     if not include_self:
@@ -86,7 +86,7 @@ def _nearest_of(block: range, source: _Dense | _Sparse, k: int, include_self: bo
 
 
 def _measured(
-    source: _Dense | _Sparse, rows: Tensor, columns: Tensor, k: int, include_self: bool
+    source: DenseRows | SparseRows, rows: Tensor, columns: Tensor, k: int, include_self: bool
 ) -> tuple[Tensor, Tensor]:
     """The k nearest among ``columns`` [b, c] by exact distance, and the distance of the k-th."""
     columns = columns.sort(dim=1).values
@@ -125,7 +125,7 @@ def _lowered(norms: Tensor, width: int) -> Tensor:
     return norms * (1.0 - 4.0 * (width + 8) * torch.finfo(torch.float64).eps)
 
 
-class _Dense:
+class DenseRows:
     def __init__(self, features: Tensor) -> None:
         self.values = features.to(torch.float64)
         self.centred = self.values - self.values.mean(dim=0)  # loses less to cancellation
@@ -138,7 +138,7 @@ class _Dense:
         return cross.mul_(-2).add_(self.norms).add_(self.norms[rows, None])
 
     def exact_distances(self, rows: Tensor, columns: Tensor) -> Tensor:
-        width = max(1, _BLOCK // max(1, len(rows) * self.values.shape[1]))
+        width = max(1, BLOCK // max(1, len(rows) * self.values.shape[1]))
         own = self.values[rows].unsqueeze(1)
         parts = [
             (own - self.values[part]).square_().sum(dim=2) for part in columns.split(width, dim=1)
@@ -146,7 +146,7 @@ class _Dense:
         return torch.cat(parts, dim=1)
 
 
-class _Sparse:
+class SparseRows:
     def __init__(self, features: sp.csr_array) -> None:
         self.values = features
         self.transposed = features.T.tocsr()

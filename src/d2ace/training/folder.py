@@ -44,7 +44,7 @@ from .verified import (
 
 __all__ = ["RunFolder", "Saved", "described", "differences", "saved_in"]
 
-_PATIENCE = 10.0  # seconds that an earlier run may take to end, with its loader workers
+PATIENCE = 10.0  # seconds that an earlier run may take to end, with its loader workers
 _UNFINISHED = "unfinished"
 _FILES = ["run.json", "checkpoint.pt", "best.pt", "result.json", "record.npz", _UNFINISHED]
 
@@ -282,7 +282,7 @@ class RunFolder:
         make_folder(self.path)
         with ExitStack() as stack:
             try:
-                stack.enter_context(locked(self.path / ".lock", _PATIENCE))
+                stack.enter_context(locked(self.path / ".lock", PATIENCE))
             except Busy as problem:
                 raise RunError(
                     f"Another process is training in {self.path}; wait for it, or choose another "

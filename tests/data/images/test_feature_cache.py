@@ -55,7 +55,9 @@ def folders(cache: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_broken_image_is_told_in_one_sentence(root: Path, tmp_path: Path, workers: int) -> None:
+def test_a_broken_image_is_reported_in_one_sentence(
+    root: Path, tmp_path: Path, workers: int
+) -> None:
     os.truncate(root / "7.jpg", 300)
     with pytest.raises(DataError, match=r"^\S*7\.jpg: [^\n]*$"):
         cache_features(Backbone(), images(root), tmp_path / "cache", workers=workers)
@@ -345,7 +347,7 @@ def test_rows_of_features_may_be_a_mask(root: Path, tmp_path: Path) -> None:
         FeatureDataset(features, labels, mask[:-1])
 
 
-def test_what_cannot_be_cached_is_refused(root: Path, tmp_path: Path) -> None:
+def test_features_that_cannot_be_cached_are_refused(root: Path, tmp_path: Path) -> None:
     cache, data = tmp_path / "cache", load_images("csv", root)
     for module, dataset, kind, message in (
         (Backbone(), image_dataset(data, None, train_transform(16)), UserError, "draws at random"),

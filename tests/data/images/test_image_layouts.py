@@ -260,7 +260,9 @@ def test_yolo(tmp_path: Path, folder: str) -> None:
 # Common to all
 
 
-def test_what_is_asked_for_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_layouts_and_absent_folders_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("D2ACE_DATA", raising=False)
     put(tmp_path / "a.tar", "")
     for kind, root, message in (

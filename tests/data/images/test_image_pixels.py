@@ -117,7 +117,9 @@ def png_of_size(width: int, height: int) -> bytes:
         (stored(picture(mode="F"), "TIFF"), "fractions"),
     ],
 )
-def test_what_cannot_be_shown_is_refused_with_its_place(content: bytes, message: str) -> None:
+def test_images_that_cannot_be_decoded_are_refused_with_their_path(
+    content: bytes, message: str
+) -> None:
     with pytest.raises(DataError, match=message) as caught:
         decode(content, "folder/a.jpg")
     assert str(caught.value).startswith("folder/a.jpg: ")

@@ -78,7 +78,7 @@ def test_the_random_state_of_the_caller_is_left_alone(photos: Path, tmp_path: Pa
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_what_cannot_be_predicted_is_said(run: Path, tmp_path: Path) -> None:
+def test_data_that_cannot_be_predicted_is_refused(run: Path, tmp_path: Path) -> None:
     saved = d2ace.load_run(run)
     with pytest.raises(UserError, match=r"There is no .*nowhere"):
         find_images(tmp_path / "nowhere")
@@ -114,7 +114,7 @@ def test_a_run_whose_backbone_is_gone_says_which_file_it_needs(
         d2ace.load_run(tmp_path / "run")
 
 
-def test_labels_that_a_file_of_vectors_lacks_are_told(photos: Path, tmp_path: Path) -> None:
+def test_labels_that_a_file_of_vectors_lacks_are_reported(photos: Path, tmp_path: Path) -> None:
     glove = put(tmp_path / "glove.txt", "red 1 2 3\nblue 2 3 4\n")
     options = LITE0 | {"label_vectors": str(glove)}
     with pytest.warns(DataWarning, match=r"1 of 3 labels are not in .*glove\.txt .*: green"):
@@ -138,7 +138,7 @@ def _renamed(line: str) -> str:
     return line.replace(",test,", ",test-more,")
 
 
-def test_what_splits_are_for_is_told_by_their_names_in_any_case(photos: Path) -> None:
+def test_the_purpose_of_a_split_follows_from_its_name_in_any_case(photos: Path) -> None:
     """A split called Test was trained on beside one called val."""
     data = load_images("csv", photos)
     parts = np.arange(data.n) % 3

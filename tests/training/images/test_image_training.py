@@ -281,7 +281,9 @@ def test_a_broken_image_is_named_in_one_sentence(
         ({"workers": -1}, "workers is -1"),
     ],
 )
-def test_what_is_wrong_is_said(folder: Path, changes: dict[str, Any], sentence: str) -> None:
+def test_wrong_settings_of_images_are_reported(
+    folder: Path, changes: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises((UserError, DataError), match=sentence):
         image_run(folder, **({"model": "image_mlp"} | changes))
 

@@ -26,7 +26,7 @@ def epoch(selector, *, tell=True, ask=True):
 
 
 @pytest.mark.parametrize("name", LEARN)
-def test_who_learns_wants_to_be_told(name):
+def test_a_selector_that_learns_warns_without_predictions(name):
     selector = make(name)
     epoch(selector, tell=False)
     epoch(selector, tell=False)  # warm-up: nothing is lost yet
@@ -35,7 +35,7 @@ def test_who_learns_wants_to_be_told(name):
 
 
 @pytest.mark.parametrize("name", ["random", "balance"])
-def test_who_does_not_learn_need_not_be_told(name):
+def test_a_selector_that_does_not_learn_needs_no_predictions(name):
     selector = make(name)
     for _ in range(4):
         epoch(selector, tell=False)
@@ -44,7 +44,7 @@ def test_who_does_not_learn_need_not_be_told(name):
 @pytest.mark.parametrize(
     ("name", "options"), [("balance", {}), ("d2ace", {"importance_weighting": True})]
 )
-def test_who_weighs_the_loss_wants_to_be_asked(name, options):
+def test_a_selector_that_weighs_the_loss_warns_if_not_asked(name, options):
     selector = make(name, **options)
     for _ in range(3):  # the third is the first that would have weighed
         epoch(selector, ask=False)
@@ -61,7 +61,7 @@ def test_a_whole_loop_is_not_warned(name, preset):
 
 
 @pytest.mark.parametrize("name", [*LEARN, "balance"])
-def test_nothing_but_warm_up_is_told_once(name):
+def test_nothing_but_warm_up_is_reported_once(name):
     selector = d2ace.make_selector(name, Y, batch_size=8, epochs=5)
     with pytest.warns(UserWarning, match=r"All 5 epochs are warm-up \(warmup=10\)") as told:
         epoch(selector)
@@ -69,7 +69,7 @@ def test_nothing_but_warm_up_is_told_once(name):
     epoch(selector)
 
 
-def test_who_never_selects_may_have_any_warm_up():
+def test_a_selector_that_never_selects_may_have_any_warm_up():
     for selector in (
         d2ace.Random(Y, batch_size=8, epochs=5),
         d2ace.Balance(Y, batch_size=8, epochs=5, preset="reference"),
