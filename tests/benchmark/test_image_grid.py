@@ -77,6 +77,7 @@ def test_a_dataset_of_images_needs_a_model_for_images(place: Path) -> None:
     assert "csv is images, but mlp is a model for tables" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_images_that_change_are_new_work(place: Path) -> None:
     """Moved, they are the same; with another label they are not."""
     moved = place / "moved"

@@ -37,6 +37,7 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_same_store_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
     with report_data.small(tmp_path / "runs.db") as store:
         write_report(store, tmp_path / "one")
