@@ -68,7 +68,7 @@ class Command:
                 maps = Path(f"/proc/{pid}/maps").read_text()
             except OSError:
                 continue
-            if ("spawn_main" in words or "benchmark.worker" in words) and having in maps:
+            if ("spawn_main" in words or "run.worker" in words) and having in maps:
                 found.append(pid)
         return found
 
