@@ -35,9 +35,9 @@ def test_presets():
     paper, reference = DELA(9, Y).hparams, DELA(9, Y, preset="reference").hparams
     assert paper == {
         "D": 5, "tau": 2 / 3, "omega": 0.5, "p": 0.2, "p_dec": 0.0, "beta": 1e-4,
-        "gate_lr_ratio": 1.0,
+        "gate_lr_ratio": 1.0, "clamp_logvar": True,
     }  # fmt: skip
-    assert reference == {**paper, "omega": 0.0, "p_dec": 0.2}
+    assert reference == {**paper, "omega": 0.0, "p_dec": 0.2, "clamp_logvar": False}
 
 
 def naive_logits(model: DELA, x, mu, noise, gates) -> torch.Tensor:

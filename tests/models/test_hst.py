@@ -14,7 +14,9 @@ from problems import train
 
 from d2ace.models import layers
 from d2ace.models.hst_losses import cooccurrence_loss, instance_loss, prototype_loss, unit
-from d2ace.models.hst_prototypes import Reservoir, kmeans, mean_centres
+from d2ace.models.hst_prototypes import CLUSTERINGS, Reservoir, kmeans, mean_centres
+
+QUICK = CLUSTERINGS["quick"]
 
 
 def naive_forward(model, X):
@@ -335,6 +337,9 @@ def test_prototypes_need_images():
         ({"K": 0}, "K must be at least 1, got 0"),
         ({"w_co": -1}, "w_co must be at least 0, got -1"),
         ({"proto_sign": 0}, "proto_sign must be 1 or -1, got 0"),
+        ({"w_cross": -1}, "w_cross must be at least 0, got -1"),
+        ({"pool": "up"}, "pool must be one of 'ceil', 'floor', got 'up'"),
+        ({"clustering": "best"}, "clustering must be one of 'quick', 'thorough', got 'best'"),
         ({"theta_intra": 2}, r"theta_intra must be in \[0, 1\], got 2"),
     ],
 )
@@ -349,19 +354,19 @@ def test_hyperparameters_out_of_range(hparams, message):
 def test_clusters_are_found():
     centres = torch.tensor([[10.0, 0], [0, 10], [-10, -10], [20, 20]])
     rows = (centres[:, None] + 0.1 * torch.randn(4, 30, 2)).flatten(0, 1)
-    found = kmeans(rows, 4, torch.Generator().manual_seed(0))
+    found = kmeans(rows, 4, torch.Generator().manual_seed(0), QUICK)
     nearest = torch.cdist(centres, found).min(1).values
     assert nearest.max() < 0.2
-    again = kmeans(rows, 4, torch.Generator().manual_seed(0))
+    again = kmeans(rows, 4, torch.Generator().manual_seed(0), QUICK)
     assert torch.equal(found, again)
 
 
 def test_clusters_of_few_or_equal_rows():
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(3, 2)
-    assert torch.equal(kmeans(rows, 5, generator), rows)
+    assert torch.equal(kmeans(rows, 5, generator, QUICK), rows)
     equal = torch.ones(9, 2)
-    torch.testing.assert_close(kmeans(equal, 4, generator), torch.ones(4, 2))
+    torch.testing.assert_close(kmeans(equal, 4, generator, QUICK), torch.ones(4, 2))
 
 
 def test_the_reservoir_is_fair_and_bounded():
@@ -387,4 +392,4 @@ def test_mean_centres_average_directions():
         torch.tensor([[[3.0, 0], [1, 1]], [[0, 5.0], [1, 1]]]), torch.tensor([[1, 0], [1, 0]])
     )
     expected = torch.tensor([[0.5, 0.5], [0, 0]])
-    torch.testing.assert_close(mean_centres(reservoir, 2, 2, 50), expected)
+    torch.testing.assert_close(mean_centres(reservoir, 2, 2, 50, QUICK), expected)

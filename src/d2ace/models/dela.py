@@ -33,6 +33,7 @@ _PAPER = {
     "p_dec": 0.0,
     "beta": 1e-4,
     "gate_lr_ratio": 1.0,
+    "clamp_logvar": True,
 }
 
 
@@ -59,12 +60,14 @@ class DELA(MultiLabelModel):
         β, weight of the divergence from the prior; λ in the D2ACE paper (1e-4).
     gate_lr_ratio : float
         ρ, learning rate of the gates as a multiple of that of everything else (1).
+    clamp_logvar : bool
+        Clamp log-variances to [-15, 15] (True; reference: False, where they may overflow).
     """
 
     name: ClassVar[str] = "dela"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": _PAPER,
-        "reference": {**_PAPER, "omega": 0.0, "p_dec": 0.2},
+        "reference": {**_PAPER, "omega": 0.0, "p_dec": 0.2, "clamp_logvar": False},
     }
 
     def __init__(
@@ -80,6 +83,7 @@ class DELA(MultiLabelModel):
         p_dec: float | None = None,
         beta: float | None = None,
         gate_lr_ratio: float | None = None,
+        clamp_logvar: bool | None = None,
     ) -> None:
         given = {
             "D": D,
@@ -89,6 +93,7 @@ class DELA(MultiLabelModel):
             "p_dec": p_dec,
             "beta": beta,
             "gate_lr_ratio": gate_lr_ratio,
+            "clamp_logvar": clamp_logvar,
         }
         super().__init__(n_features, Y_train, preset, given)
         chosen = self.hparams
@@ -99,6 +104,7 @@ class DELA(MultiLabelModel):
         self.omega = inputs.real_number("omega", chosen["omega"], 0, 1)
         self.beta = inputs.real_number("beta", chosen["beta"], 0)
         self.gate_lr_ratio = inputs.real_number("gate_lr_ratio", chosen["gate_lr_ratio"], 0)
+        self.clamp_logvar = inputs.truth("clamp_logvar", chosen["clamp_logvar"])
         dropout = inputs.real_number("p", chosen["p"], 0, 1)
         head_dropout = inputs.real_number("p_dec", chosen["p_dec"], 0, 1)
 
@@ -116,7 +122,9 @@ class DELA(MultiLabelModel):
         self.check_features(x)
         hidden = self.encoder(x)
         mu = full_precision(self.mu(hidden))
-        logvar = bounded_logvar(full_precision(self.logvar(hidden)))
+        logvar = full_precision(self.logvar(hidden))
+        if self.clamp_logvar:
+            logvar = bounded_logvar(logvar)
         aux = {"mu": mu, "logvar": logvar}
         if not self.training:  # all labels see the same latent vector
             logits = self.classifier.shared(self.head(torch.cat([x, mu.to(x.dtype)], 1)))

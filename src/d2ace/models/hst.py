@@ -14,14 +14,23 @@ from d2ace._util import validation as inputs
 from d2ace._util.errors import UserError
 
 from .base import ModelOutput
-from .hst_losses import cooccurrence_loss, instance_loss, prototype_loss
-from .hst_prototypes import Reservoir, mean_centres
+from .hst_layers import Decoupling, GatedGraph, PairHead
+from .hst_losses import (
+    cooccurrence_loss,
+    instance_loss,
+    margin_loss,
+    pair_evidence,
+    prototype_evidence,
+    prototype_loss,
+)
+from .hst_prototypes import CLUSTERINGS, Reservoir, mean_centres
 from .image import BACKBONE, ImageModel, label_counts, make_label_vectors
-from .layers import LabelwiseLinear, batch_mean, over_labels
+from .layers import LabelwiseLinear, batch_mean, full_precision
 
 LATE = 5
 """Epochs before the prototypes are made; also how often they are made again, if at all."""
-GRAPH_STEPS = 3
+MARGINS = ("intra", "cross")
+"""What is held against a threshold: a label's pairs in the image, its prototypes of others."""
 SLOW_AFTER = 10
 """The epoch after which the learning rate is a tenth."""
 
@@ -30,13 +39,17 @@ _PAPER = {
     "freeze": "early",
     "label_vectors": "random",
     "h": 1024,
+    "pool": "ceil",
     "w_co": 1.0,
     "w_inst": 1.0,
     "w_proto": 1.0,
     "bce_weight_late": 3.0,
     "K": 50,
+    "clustering": "quick",
     "recompute_prototypes": False,
     "proto_sign": 1,
+    "w_intra": 0.0,
+    "w_cross": 0.0,
     "theta_intra": 1.0,
     "theta_cross": 1.0,
 }
@@ -65,6 +78,9 @@ class HST(ImageModel):
         Z, see :func:`~d2ace.models.image.make_label_vectors`.
     h : int
         Width of a label's vector, even; attention and pair layers have half of it (1024).
+    pool : "ceil" or "floor"
+        What the 2 x 2 mean over the feature map does with the last row or column of an odd side:
+        keep it, or leave it out (reference). The only row or column is kept.
     w_co, w_inst, w_proto : float
         Weights of the losses of label pairs, image pairs and prototypes (1; reference: 10, 0.05,
         0.05).
@@ -72,13 +88,19 @@ class HST(ImageModel):
         Weight of the cross-entropy from the sixth epoch on, 1 before (3).
     K : int
         Prototypes of a label (50; reference: 10).
+    clustering : "quick" or "thorough"
+        k-means from one start over at most 5,000 vectors of a label, 30 iterations; or the best
+        of ten starts over all of them, 300 iterations each (reference).
     recompute_prototypes : bool
         Make them again every five epochs (False; reference: True).
     proto_sign : 1 or -1
         Pull positives to their prototypes, or push them away (reference).
+    w_intra, w_cross : float
+        Weights of two losses from the sixth epoch on, in which a label's pairs and its prototypes
+        speak for it as far as they exceed thresholds (0; reference: 0.1).
     theta_intra, theta_cross : float
-        Thresholds for pseudo-labels of unknown labels (1.0): kept with the run, but with
-        complete labels nothing depends on them.
+        These thresholds (1.0). Where its loss has a weight, one is trained from there; else
+        nothing depends on it.
     """
 
     name: ClassVar[str] = "hst"
@@ -90,8 +112,12 @@ class HST(ImageModel):
             "w_inst": 0.05,
             "w_proto": 0.05,
             "K": 10,
+            "pool": "floor",
+            "clustering": "thorough",
             "recompute_prototypes": True,
             "proto_sign": -1,
+            "w_intra": 0.1,
+            "w_cross": 0.1,
         },
     }
 
@@ -99,6 +125,8 @@ class HST(ImageModel):
     G: Tensor
     prototypes: Tensor
     pairs: Tensor
+    theta_intra: nn.Parameter | None
+    theta_cross: nn.Parameter | None
 
     def __init__(
         self,
@@ -111,13 +139,17 @@ class HST(ImageModel):
         freeze: str | Sequence[str] | None = None,
         label_vectors: Any = None,
         h: int | None = None,
+        pool: str | None = None,
         w_co: float | None = None,
         w_inst: float | None = None,
         w_proto: float | None = None,
         bce_weight_late: float | None = None,
         K: int | None = None,
+        clustering: str | None = None,
         recompute_prototypes: bool | None = None,
         proto_sign: int | None = None,
+        w_intra: float | None = None,
+        w_cross: float | None = None,
         theta_intra: float | None = None,
         theta_cross: float | None = None,
     ) -> None:
@@ -127,11 +159,13 @@ class HST(ImageModel):
         width = inputs.whole_number("h", chosen["h"], 2)
         if width % 2:
             raise ValueError(f"h must be even, got {width}.")
-        for key in ("w_co", "w_inst", "w_proto", "bce_weight_late"):
+        for key in ("w_co", "w_inst", "w_proto", "w_intra", "w_cross", "bce_weight_late"):
             inputs.real_number(key, chosen[key], 0)
         for key in ("theta_intra", "theta_cross"):
             inputs.real_number(key, chosen[key], 0, 1)
         inputs.whole_number("K", chosen["K"], 1)
+        inputs.choice("pool", chosen["pool"], ("ceil", "floor"))
+        inputs.choice("clustering", chosen["clustering"], tuple(CLUSTERINGS))
         if chosen["proto_sign"] not in (1, -1):
             raise ValueError(f"proto_sign must be 1 or -1, got {chosen['proto_sign']!r}.")
         vectors, chosen["label_vectors"] = make_label_vectors(chosen["label_vectors"], q)
@@ -147,6 +181,10 @@ class HST(ImageModel):
         self.read_out = nn.Linear(2 * width, width)
         self.classifier = LabelwiseLinear(q, width)
         self.pair_head = PairHead(q, width)
+        for kind in MARGINS:
+            trained = chosen[f"w_{kind}"] > 0
+            start = nn.Parameter(torch.tensor(float(chosen[f"theta_{kind}"]))) if trained else None
+            self.register_parameter(f"theta_{kind}", start)
         # Epoch (from 1; 0 before the first), steps done in it, steps it has, epoch of prototypes.
         self._epoch = self._done = self._steps = self._made = 0
 
@@ -164,8 +202,9 @@ class HST(ImageModel):
     def semantic(self, x: Tensor) -> Tensor:
         """F [B, q, h]: what each label sees in each image."""
         maps = self.feature_map(x)
-        # Odd sides keep their last row; on even sides this is the plain 2 x 2 mean.
-        maps = self.reduce(F.avg_pool2d(maps, 2, ceil_mode=True))
+        # On even sides both are the plain 2 x 2 mean. The authors' code fails on a side of one.
+        ceil = self.hparams["pool"] == "ceil" or min(maps.shape[2:]) < 2
+        maps = self.reduce(F.avg_pool2d(maps, 2, ceil_mode=ceil))
         alone = maps.shape[0] * maps.shape[2] * maps.shape[3] == 1  # nothing to take statistics of
         norm = self.norm
         if alone:
@@ -178,11 +217,11 @@ class HST(ImageModel):
     def terms(
         self, output: ModelOutput, y: Tensor, pairs: Tensor, weight: Tensor | None
     ) -> dict[str, Tensor]:
-        """Mean cross-entropy and, for an output of training, the three further losses.
+        """Mean cross-entropy and, for an output of training, the further losses.
 
         The first epoch brings the losses of pairs in step by step; from the sixth on the
-        cross-entropy counts ``bce_weight_late`` times and the prototypes' loss joins. The loss of
-        image pairs belongs to no single image and is not weighted.
+        cross-entropy counts ``bce_weight_late`` times and the losses of prototypes and thresholds
+        join. The loss of image pairs belongs to no single image and is not weighted.
         """
         classification = batch_mean(pairs.mean(1), weight)
         if "cooc" not in output.aux:
@@ -200,6 +239,15 @@ class HST(ImageModel):
         if late:
             proto = prototype_loss(semantic, self.prototypes, y, chosen["proto_sign"])
             terms["prototypes"] = chosen["w_proto"] * batch_mean(proto, weight)
+        # These count 0 before: a parameter that a step leaves out stops several processes.
+        if self.theta_intra is not None:
+            evidence = pair_evidence(output.aux["cooc"], y, self.pairs)
+            margin = margin_loss(evidence, full_precision(self.theta_intra), y)
+            terms["intra"] = late * chosen["w_intra"] * batch_mean(margin, weight)
+        if self.theta_cross is not None:
+            evidence = prototype_evidence(semantic, self.prototypes)
+            margin = margin_loss(evidence, full_precision(self.theta_cross), y)
+            terms["cross"] = late * chosen["w_cross"] * batch_mean(margin, weight)
         return terms
 
     # The schedule ---------------------------------------------------------------------------
@@ -215,12 +263,14 @@ class HST(ImageModel):
         gives the training images once, without augmentation; it is read when prototypes are due.
         """
         begun = epoch == self._epoch
+        wanted = self.hparams["w_proto"] or self.hparams["w_cross"]
         due = (epoch - 1) % LATE == 0 if self.hparams["recompute_prototypes"] else epoch == LATE + 1
-        if epoch > LATE and self.hparams["w_proto"] and (not self._made or (due and not begun)):
+        if epoch > LATE and wanted and (not self._made or (due and not begun)):
             if loader is None:
                 raise UserError(
                     f"HST makes its prototypes before epoch {epoch} and needs the training images "
-                    "for that; pass a loader of them to on_epoch_start, or set w_proto=0."
+                    "for that; pass a loader of them to on_epoch_start, or set w_proto and w_cross "
+                    "to 0."
                 )
             self.make_prototypes(loader)
             self._made = epoch
@@ -229,8 +279,15 @@ class HST(ImageModel):
             self._done = 0
 
     def on_step(self, step: int) -> None:
-        """Count a step of the epoch."""
+        """Count a step of the epoch; hold the thresholds that are not trained yet.
+
+        Their gradient is 0 until the sixth epoch, but an optimiser's weight decay would move them.
+        """
         self._done += 1
+        if self._epoch <= LATE:
+            for kind in MARGINS:
+                if (theta := getattr(self, f"theta_{kind}")) is not None:
+                    nn.init.constant_(theta, self.hparams[f"theta_{kind}"])
 
     @torch.no_grad()
     def make_prototypes(self, loader: Iterable[Any]) -> None:
@@ -238,7 +295,8 @@ class HST(ImageModel):
 
         Batches end with x and y. The result depends on the weights and the images alone.
         """
-        reservoir = Reservoir(self.n_labels, seed=0)
+        how = CLUSTERINGS[self.hparams["clustering"]]
+        reservoir = Reservoir(self.n_labels, seed=0, limit=how.rows)
         training = [module for module in self.modules() if module.training]
         self.eval()
         try:
@@ -247,7 +305,7 @@ class HST(ImageModel):
         finally:
             for module in training:
                 module.training = True
-        made = mean_centres(reservoir, self.n_labels, self.hparams["h"], self.hparams["K"])
+        made = mean_centres(reservoir, self.n_labels, self.hparams["h"], self.hparams["K"], how)
         self.prototypes.copy_(made)
 
     def get_extra_state(self) -> Tensor:
@@ -257,94 +315,6 @@ class HST(ImageModel):
     def set_extra_state(self, state: Any) -> None:
         """Go on from there."""
         self._epoch, self._done, self._steps, self._made = torch.as_tensor(state).tolist()
-
-
-class Decoupling(nn.Module):
-    """Attention of every label over the positions of the map: F = att X."""
-
-    def __init__(self, width: int, vector_width: int) -> None:
-        super().__init__()
-        inner = width // 2
-        self.of_image = nn.Linear(width, inner, bias=False)
-        self.of_label = nn.Linear(vector_width, inner, bias=False)
-        self.mix = nn.Linear(inner, inner)
-        self.score = nn.Linear(inner, 1)
-
-    def forward(self, X: Tensor, Z: Tensor) -> Tensor:
-        """F [B, q, h] of positions X [B, S, h] and label vectors Z [q, width]."""
-        image, labels = self.of_image(X), self.of_label(Z)
-        # Two linear maps in a row are one; its constant cancels in the softmax over positions.
-        weight = (self.score.weight @ self.mix.weight)[0]
-        constant = self.score(self.mix.bias)
-
-        def scores(chunk: slice) -> Tensor:
-            joint = torch.tanh(image[:, None] * labels[chunk, None])
-            return joint @ weight.to(joint.dtype) + constant.to(joint.dtype)
-
-        eta = over_labels(scores, len(Z), image.numel())
-        return torch.softmax(eta, 2).to(X.dtype) @ X
-
-
-class GatedGraph(nn.Module):
-    """Three rounds of messages between label vectors along G, through gates that all share."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.update, self.reset, self.candidate = (Gate(width) for _ in range(3))
-
-    def forward(self, nodes: Tensor, G: Tensor) -> Tensor:
-        """V_3 [B, q, h] of V_0 = nodes."""
-        for _ in range(GRAPH_STEPS):
-            message = torch.cat([G @ nodes, G.T @ nodes], 2)
-            update = torch.sigmoid(self.update(message, nodes))
-            reset = torch.sigmoid(self.reset(message, nodes))
-            candidate = torch.tanh(self.candidate(message, reset * nodes))
-            nodes = (1 - update) * nodes + update * candidate
-        return nodes
-
-
-class Gate(nn.Module):
-    """A linear map of the message [B, q, 2h] plus one of the node [B, q, h]."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.message = nn.Linear(2 * width, width)
-        self.node = nn.Linear(width, width)
-
-    def forward(self, message: Tensor, node: Tensor) -> Tensor:
-        """Before any activation [B, q, h]."""
-        return self.message(message) + self.node(node)
-
-
-class PairHead(nn.Module):
-    """Logits of label pairs (i < j, row by row): do both occur in the image?"""
-
-    def __init__(self, n_labels: int, width: int) -> None:
-        super().__init__()
-        self.reduce = nn.Linear(width, width // 2)
-        self.join = nn.Linear(width, width)
-        self.mix = nn.Linear(width, width)
-        self.classifier = LabelwiseLinear(n_labels * (n_labels - 1) // 2, width)
-
-    def forward(self, semantic: Tensor, pairs: Tensor) -> Tensor:
-        """Logits [B, P] of pairs [2, P], from label vectors F [B, q, h]."""
-        reduced = self.reduce(semantic)
-        # A linear map of [F'_i ; F'_j] is one of F'_i plus one of F'_j, computed once per label.
-        left, right = self.join.weight.chunk(2, 1)
-        first, second = F.linear(reduced, left), F.linear(reduced, right, self.join.bias)
-        # The last map and a pair's classifier are linear in a row: one vector per pair.
-        weight = F.linear(self.classifier.weight, self.mix.weight.T)
-        constant = F.linear(self.classifier.weight, self.mix.bias[None])[:, 0]
-        constant = constant + self.classifier.bias
-
-        def logits(chunk: slice) -> Tensor:
-            joint = first.index_select(1, pairs[0, chunk]) + second.index_select(1, pairs[1, chunk])
-            vectors = weight[chunk].to(joint.dtype)
-            return torch.einsum("bph,ph->bp", F.relu_(joint), vectors) + constant[chunk]
-
-        if not len(weight):  # a single label has no pairs
-            return logits(slice(None))
-        return over_labels(logits, len(weight), len(semantic) * weight.shape[1])
 
 
 def conditional_graph(Y_train: inputs.Labels) -> Tensor:

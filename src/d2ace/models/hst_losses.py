@@ -1,8 +1,9 @@
-"""The three losses HST adds to the cross-entropy: of label pairs, image pairs and prototypes."""
+"""The losses HST adds to the cross-entropy: of label pairs, image pairs, prototypes, margins."""
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 TINY = 1e-9
@@ -72,5 +73,30 @@ def prototype_loss(semantic: Tensor, prototypes: Tensor, y: Tensor, sign: float 
     ``prototypes`` π̄ [q, h] is the mean over k of Π_jk/|Π_jk|. ``sign=-1`` is the authors' code,
     which pushes positives away from their prototypes.
     """
-    cosines = torch.einsum("bqd,qd->bq", unit(semantic), prototypes)
+    cosines = prototype_evidence(semantic, prototypes)
     return (1 - sign * (2 * y - 1) * cosines).mean(1)
+
+
+# Evidence for a label beside its logit, from which the authors make pseudo-labels ------------
+
+
+def pair_evidence(cooc: Tensor, y: Tensor, pairs: Tensor) -> Tensor:
+    """[B, q]: the mean of σ(cooc_ij) over the labels j an image has; a label with itself is 1."""
+    first, second = pairs
+    s = torch.sigmoid(cooc)
+    total = y.index_add(1, first, s * y[:, second]).index_add(1, second, s * y[:, first])
+    return total / y.sum(1, keepdim=True).clamp_min(1)
+
+
+def prototype_evidence(semantic: Tensor, prototypes: Tensor) -> Tensor:
+    """[B, q]: mean_k cos(F_j, Π_jk), of F [B, q, h] and the mean directions π̄ [q, h]."""
+    return torch.einsum("bqd,qd->bq", unit(semantic), prototypes)
+
+
+def margin_loss(evidence: Tensor, theta: Tensor, y: Tensor) -> Tensor:
+    """Of each image [B]: the mean cross-entropy of y, where evidence above θ is the logit.
+
+    What is below θ is cut off at 0 and costs log 2, without a gradient.
+    """
+    logits = (evidence - theta).clamp(0, 1)
+    return F.binary_cross_entropy_with_logits(logits, y, reduction="none").mean(1)

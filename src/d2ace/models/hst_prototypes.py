@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from .hst_losses import unit
 
-ROWS_PER_LABEL = 5000
-"""How many positives of a label are clustered; a fair sample where it has more."""
-ITERATIONS = 30
+
+class Clustering(NamedTuple):
+    """How hard k-means tries."""
+
+    rows: float
+    """How many positives of a label are clustered; a fair sample where it has more."""
+    starts: int
+    """Of these the result with the least sum of squared distances is taken."""
+    iterations: int
+
+
+CLUSTERINGS = {"quick": Clustering(5000, 1, 30), "thorough": Clustering(math.inf, 10, 300)}
+"""Ten starts of 300 iterations over all rows: scikit-learn's defaults when HST was published."""
 
 
 class Reservoir:
     """At most ``limit`` vectors of each label, every one seen with the same chance to be kept."""
 
-    def __init__(self, n_labels: int, seed: int, limit: int = ROWS_PER_LABEL) -> None:
+    def __init__(self, n_labels: int, seed: int, limit: float = math.inf) -> None:
         self.limit = limit
         self._rows: list[list[Tensor]] = [[] for _ in range(n_labels)]
         self._seen = [0] * n_labels
@@ -40,7 +53,9 @@ class Reservoir:
         return torch.stack(rows) if rows else torch.empty(0, 0)
 
 
-def mean_centres(reservoir: Reservoir, n_labels: int, width: int, clusters: int) -> Tensor:
+def mean_centres(
+    reservoir: Reservoir, n_labels: int, width: int, clusters: int, how: Clustering
+) -> Tensor:
     """π̄ [q, h]: for each label the mean direction of its centres; zero where it has no positives.
 
     The losses average cosines over the centres, so that this mean is all they need.
@@ -50,22 +65,34 @@ def mean_centres(reservoir: Reservoir, n_labels: int, width: int, clusters: int)
     for label in range(n_labels):
         rows = reservoir.rows(label)
         if len(rows):
-            result[label] = unit(kmeans(rows, clusters, generator)).mean(0)
+            result[label] = unit(kmeans(rows, clusters, generator, how)).mean(0)
     return result
 
 
-def kmeans(rows: Tensor, clusters: int, generator: torch.Generator) -> Tensor:
+def kmeans(rows: Tensor, clusters: int, generator: torch.Generator, how: Clustering) -> Tensor:
     """Centres [min(clusters, m), h] of rows [m, h]: k-means++ seeds, then Lloyd's iterations."""
     if len(rows) <= clusters:
         return rows
-    centres = _seeds(rows, clusters, generator)
+    results = [
+        _lloyd(rows, _seeds(rows, clusters, generator), how.iterations) for _ in range(how.starts)
+    ]
+    return results[0] if len(results) == 1 else min(results, key=lambda one: _spread(rows, one))
+
+
+def _spread(rows: Tensor, centres: Tensor) -> float:
+    """The sum of squared distances of rows to their nearest centres."""
+    return float(torch.cdist(rows, centres).min(1).values.double().square().sum())
+
+
+def _lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
+    """Move centres to the means of the rows nearest to them until no row changes its centre."""
     assigned = torch.full((len(rows),), -1)
-    for _ in range(ITERATIONS):
+    for _ in range(iterations):
         nearest = torch.cdist(rows, centres).argmin(1)
         if torch.equal(nearest, assigned):
             break
         assigned = nearest
-        counts = torch.bincount(assigned, minlength=clusters)[:, None]
+        counts = torch.bincount(assigned, minlength=len(centres))[:, None]
         sums = torch.zeros_like(centres).index_add_(0, assigned, rows)
         centres = torch.where(counts > 0, sums / counts.clamp_min(1), centres)
     return centres

@@ -25,6 +25,7 @@ _PAPER = {
     "p": 0.1,
     "p_dec": 0.0,
     "binary_features": False,
+    "clamp_logvar": True,
 }
 
 
@@ -57,12 +58,14 @@ class PACA(MultiLabelModel):
         0.2).
     binary_features : bool
         Features are zeros and ones: reconstruct them by cross-entropy instead of least squares.
+    clamp_logvar : bool
+        Clamp log-variances to [-15, 15] (True; reference: False, where they may overflow).
     """
 
     name: ClassVar[str] = "paca"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": _PAPER,
-        "reference": {**_PAPER, "p_dec": 0.2},
+        "reference": {**_PAPER, "p_dec": 0.2, "clamp_logvar": False},
     }
 
     def __init__(
@@ -79,6 +82,7 @@ class PACA(MultiLabelModel):
         p: float | None = None,
         p_dec: float | None = None,
         binary_features: bool | None = None,
+        clamp_logvar: bool | None = None,
     ) -> None:
         given = {
             "alpha": alpha,
@@ -89,6 +93,7 @@ class PACA(MultiLabelModel):
             "p": p,
             "p_dec": p_dec,
             "binary_features": binary_features,
+            "clamp_logvar": clamp_logvar,
         }
         super().__init__(n_features, Y_train, preset, given)
         chosen, d, q = self.hparams, self.n_features, self.n_labels
@@ -109,6 +114,7 @@ class PACA(MultiLabelModel):
         self.binary_features = chosen["binary_features"]
         if not isinstance(self.binary_features, bool):
             raise TypeError(f"binary_features must be True or False, got {self.binary_features!r}.")
+        self.clamp_logvar = inputs.truth("clamp_logvar", chosen["clamp_logvar"])
 
         self.encoder = FeedForward([d, 256, 512, 256], dropout=dropout)
         self.mu = nn.Linear(256, latent)
@@ -136,7 +142,7 @@ class PACA(MultiLabelModel):
         self.check_features(x)
         hidden = self.encoder(x)
         mu = full_precision(self.mu(hidden))
-        logvar = bounded_logvar(full_precision(self.logvar(hidden)))
+        logvar = self._bounded(self.logvar(hidden))
         z = self.instance_map(torch.cat([x, self._sample(mu, logvar).to(x.dtype)], 1))
         aux = {"x": x, "mu": mu, "logvar": logvar}
         if self._reconstructs:
@@ -162,7 +168,7 @@ class PACA(MultiLabelModel):
         dtype = self.label_mu.weight.dtype
         hidden = self.label_encoder(y.to(dtype))
         label_mu = full_precision(self.label_mu(hidden))
-        label_logvar = bounded_logvar(full_precision(self.label_logvar(hidden)))
+        label_logvar = self._bounded(self.label_logvar(hidden))
         code = self.label_decoder(self._sample(label_mu, label_logvar).to(dtype))
         autoencoded = F.binary_cross_entropy_with_logits(
             full_precision(self.label_logits(code)), y, reduction="none"
@@ -175,6 +181,11 @@ class PACA(MultiLabelModel):
             "label_autoencoder": self.gamma * batch_mean(autoencoded.sum(1), weight),
             "classification": self.alpha * batch_mean(pairs.sum(1), weight),
         }
+
+    def _bounded(self, logvar: Tensor) -> Tensor:
+        """A log-variance in full precision, clamped unless ``clamp_logvar`` is off."""
+        logvar = full_precision(logvar)
+        return bounded_logvar(logvar) if self.clamp_logvar else logvar
 
     def _sample(self, mu: Tensor, logvar: Tensor) -> Tensor:
         """One draw of N(mu, exp(logvar)) in training, mu in evaluation."""
