@@ -63,12 +63,14 @@ def test_hst_holds_evidence_against_its_thresholds(intra, cross):
     model, X, Y = late_reference(theta_intra=intra, theta_cross=cross)
     output = model(X)
     parts = model.loss(output, Y).parts
-    expected = 0.1 * slow_margin_loss(slow_pair_evidence(output.aux["cooc"], Y), intra, Y)
+    expected = 0.1 * slow_margin_loss(
+        slow_pair_evidence(output.aux["cooc"], Y), model.theta_intra.item(), Y
+    )
     assert parts["intra"].item() == pytest.approx(expected, abs=1e-12)
     semantic = output.aux["semantic"].detach()
     directions = semantic / semantic.norm(dim=2, keepdim=True)
     cosines = (directions * model.prototypes).sum(2)
-    expected = 0.1 * slow_margin_loss(cosines.tolist(), cross, Y)
+    expected = 0.1 * slow_margin_loss(cosines.tolist(), model.theta_cross.item(), Y)
     assert parts["cross"].item() == pytest.approx(expected, abs=1e-7)
     if intra == 1.0:  # nothing exceeds it
         assert parts["intra"].item() == pytest.approx(0.1 * math.log(2))
@@ -149,17 +151,17 @@ def test_hst_clusters_all_vectors_of_a_label_in_the_original(preset):
 
 
 def test_thorough_clusters_are_as_good_as_those_of_scikit_learn():
-    centres = 4 * torch.randn(15, 2)
-    rows = (centres[:, None] + 0.3 * torch.randn(15, 20, 2)).flatten(0, 1)
+    centres = 4 * torch.randn(10, 2)
+    rows = (centres[:, None] + 0.3 * torch.randn(10, 20, 2)).flatten(0, 1)
 
     def spread(found):
         return torch.cdist(rows, found).min(1).values.square().sum().item()
 
-    expected = KMeans(15, n_init=10, random_state=0).fit(rows.numpy()).inertia_
+    expected = KMeans(10, n_init=10, random_state=0).fit(rows.numpy()).inertia_
     generator = torch.Generator().manual_seed(0)
-    thorough = kmeans(rows, 15, generator, CLUSTERINGS["thorough"])
-    assert spread(thorough) < 1.05 * expected
-    singles = [spread(kmeans(rows, 15, generator, CLUSTERINGS["quick"])) for _ in range(10)]
+    thorough = kmeans(rows, 10, generator, CLUSTERINGS["thorough"])
+    assert spread(thorough) < 1.01 * expected
+    singles = [spread(kmeans(rows, 10, generator, CLUSTERINGS["quick"])) for _ in range(10)]
     assert sum(singles) / 10 > 1.2 * expected  # one start is often stuck
 
 

@@ -33,7 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_photos(tmp_path_factory.mktemp("shared"), 60, 20)
 
 
-def shared_run(root: Path, devices: int, selector: str = "d2ace", **changes: Any) -> RunResult:
+def shared_run(
+    root: Path, devices: int, selector: str = "d2ace", model: str = "ml_gcn", **changes: Any
+) -> RunResult:
     settings: dict[str, Any] = {
         "model_options": {"backbone": "efficientnet_lite0", "h": 16, "freeze": "backbone"},
         "image_size": 32,
@@ -45,7 +47,7 @@ def shared_run(root: Path, devices: int, selector: str = "d2ace", **changes: Any
         "threads": 1,
     }
     settings |= {"batch_size": 8 // devices, "root": str(root), "devices": devices} | changes
-    return d2ace.train("csv", "ml_gcn", selector, **settings)
+    return d2ace.train("csv", model, selector, **settings)
 
 
 def test_two_processes_see_the_images_that_one_does(folder: Path) -> None:
@@ -56,6 +58,18 @@ def test_two_processes_see_the_images_that_one_does(folder: Path) -> None:
         assert ours["distinct_rows"] == theirs["distinct_rows"]
         assert ours["validation"] == pytest.approx(theirs["validation"], abs=1e-4)
     assert two.test == pytest.approx(one.test, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_thresholds_of_hst_that_are_trained_late_do_not_stop_several_processes(
+    folder: Path,
+) -> None:
+    """A parameter without a gradient would: these have a part in the loss from epoch 6 on."""
+    options = {"backbone": "efficientnet_lite0", "h": 16, "freeze": "backbone"}
+    result = shared_run(
+        folder, 2, "random", "hst", epochs=7, model_options=options | {"preset": "reference"}
+    )
+    assert len(result.history) == 7
 
 
 @pytest.mark.slow
