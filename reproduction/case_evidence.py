@@ -73,8 +73,9 @@ def levels(laboratory: Laboratory) -> list[str]:
                 continue
             theirs = printed.score(SCORE, study.model, dataset, method)
             scores = [figure(mean_score(runs, SCORE)).text, figure(theirs).text]
-            rows.append([dataset, method, str(len(runs)), *scores])
-    columns = ["dataset", "method", "runs", METRICS[SCORE].title, "paper, five folds"]
+            best = ", ".join(str((run.result or {})["best_epoch"]) for run in runs)
+            rows.append([dataset, method, str(len(runs)), *scores, best])
+    columns = ["dataset", "method", "runs", METRICS[SCORE].title, "paper, five folds", "best epoch"]
     return [*head(columns, words=2), *map(markdown_row, rows)]
 
 

@@ -34,7 +34,7 @@ def lines(laboratory: Laboratory) -> list[str]:
             rows.append(
                 [
                     *(one.model, dataset, f"{training:,}"),
-                    *(_share(np.median(drawn), training), f"{drawn.min():,.0f}"),
+                    *(_share(np.median(drawn), training), f"{drawn.min():,.0f} of {training:,}"),
                     *(f"{np.median(effective):.1f}", _share(np.median(other), training)),
                 ]
             )

@@ -18,6 +18,7 @@ WORDS = {
 }
 by_study = pytest.mark.parametrize("place", list(WORDS), ids=lambda place: place.name)
 NUMBER = re.compile(r"(?<![\w.])\d\.\d{3,}")
+COUNT = re.compile(r"\b\d[\d,]* of \d[\d,]*\b")
 SIGNED = r"([+−]\d\.\d{4})"
 IN_WORDS = re.compile(rf"{SIGNED} \({SIGNED}\s+to\s+{SIGNED}\)")
 IN_TABLES = re.compile(rf"{SIGNED}(?: |<br>)\[{SIGNED}, {SIGNED}\]")
@@ -58,6 +59,12 @@ def test_numbers_in_the_words_stand_in_the_tables(place: Path) -> None:
     """Scores are written with four digits, in words as in tables."""
     words, tables = words_and_tables(place)
     assert set(NUMBER.findall(words)) <= set(NUMBER.findall(tables))
+
+
+@by_study
+def test_counts_in_the_words_stand_in_the_tables(place: Path) -> None:
+    words, tables = words_and_tables(place)
+    assert set(COUNT.findall(words)) <= set(COUNT.findall(tables))
 
 
 @by_study
