@@ -19,7 +19,7 @@ from d2ace.report.tables import gains as gain_tables
 from d2ace.report.tables import scores as score_tables
 from d2ace.report.tables.table import figure, signed
 
-STUDIES = ("main", "bibtex", "larger")
+STUDIES = ("main", "bibtex")
 """Whose scores stand beside the paper's."""
 
 

@@ -6,11 +6,11 @@
 
 `results.csv` has a row for each run, `curves.csv.gz` the curves of all runs and `recordings.zip`
 what case studies recorded; `tables.md`, `figures/` and what stands between the marks in `README.md`
-(how far the steps are, scores beside the paper's, what became of the claims) are made from these
-and from nothing else.
+(how far the steps are, scores beside the paper's, what became of the claims and more) are made from
+these and from nothing else.
 The grids that made the runs are in `grids/`: `d2ace bench reproduction/grids/reproduction-1.toml
---db runs.db --from reproduction/results.csv`, up to `reproduction-6-more.toml`; with `--from`, runs
-that are in the file are not run again.
+--db runs.db --from reproduction/results.csv`, up to `reproduction-6.toml`; with `--from`, runs that
+are in the file are not run again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import against_random
 import beside
 import bibtex
+import case_evidence
 import claims
+import concentration
 from beside import markdown_row as _line
 
 from d2ace.benchmark.plan.grid import load_grid
@@ -50,11 +53,8 @@ STEPS = {
     "with predictions of every row in every epoch; PACA on birds with other weights of its losses",
     "6": "bibtex, where the paper shows convergence, overfitting and time, with CLIF (`paper`): "
     "five methods, one fold",
-    "6-more": "as time allows: yahoo-Arts1, bibtex, Corel5k, rcv1subset1 as circulated and "
-    "repaired with CLIF (`reference`); four methods, two folds",
 }
 """Step -> what it runs; its grid is `grids/reproduction-STEP.toml`."""
-OPTIONAL = "6-more"
 
 
 @contextmanager
@@ -78,11 +78,10 @@ def words() -> str:
         complete = {step for step, (runs, done) in progress.items() if done == runs}
         laboratory = collect(store)
         judged = list(claims.judgements(laboratory, complete))
-    wanted = [counts for step, counts in progress.items() if step != OPTIONAL]
-    runs, done = (sum(counts) for counts in zip(*wanted, strict=True))
+    runs, done = (sum(counts) for counts in zip(*progress.values(), strict=True))
     state = f"complete, {runs:,} runs" if done == runs else f"{done:,} of {runs:,} runs"
     steps = [
-        f"**State: {state}**, and {progress[OPTIONAL][1]} as time allows.",
+        f"**State: {state}.**",
         "",
         _line(["step", "what", "runs", "done"]),
         _line(["---", "---", "---:", "---:"]),
@@ -100,7 +99,12 @@ def words() -> str:
     made = {
         "steps": steps,
         "scores": beside.lines(laboratory),
+        "clear": against_random.clear(laboratory),
+        "equivalence": against_random.equivalent(laboratory),
+        "best": against_random.best(laboratory),
         "bibtex": bibtex.lines(laboratory),
+        "concentration": concentration.lines(laboratory),
+        "cases": case_evidence.levels(laboratory),
         "claims": table,
     }
     for name, lines in made.items():

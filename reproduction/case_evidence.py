@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from judging import LEVEL, Finding, decided, in_part, joined
+from beside import head, markdown_row
+from judging import LEVEL, SCORE, Finding, decided, in_part, joined
 
+from d2ace.evaluation import METRICS
+from d2ace.report import published
 from d2ace.report.collect import Laboratory
 from d2ace.report.figures.cases import PROPERTIES, label_weight_curves
 from d2ace.report.method_names import CANDIDATE
-from d2ace.report.run_values import Recording
+from d2ace.report.run_values import Recording, mean_score
 from d2ace.report.tables.cases import against_auc, top_share
+from d2ace.report.tables.table import figure
 
 EARLY, LATE = 20, 80
 CLEAR = 2
@@ -55,6 +59,24 @@ def weights_go_against_auc(laboratory: Laboratory) -> Finding:
         holds.append(rho is not None and p is not None and rho < 0 and p < LEVEL)
         told.append(f"{kind} {'–' if rho is None else f'{rho:+.2f}'.replace('-', '−')}")
     return in_part(holds), f"rank correlation with AUC over {len(auc)} labels: {'; '.join(told)}"
+
+
+def levels(laboratory: Laboratory) -> list[str]:
+    """A table in Markdown: the scores of the recorded runs beside the paper's."""
+    printed = published.load(None)
+    (study,) = laboratory.cases
+    rows = []
+    for dataset in study.datasets:
+        for method in study.methods:
+            runs = study.runs(dataset, method)
+            if not runs:
+                continue
+            theirs = printed.score(SCORE, study.model, dataset, method)
+            scores = [figure(mean_score(runs, SCORE)).text, figure(theirs).text]
+            best = ", ".join(str((run.result or {})["best_epoch"]) for run in runs)
+            rows.append([dataset, method, str(len(runs)), *scores, best])
+    columns = ["dataset", "method", "runs", METRICS[SCORE].title, "paper, five folds", "best epoch"]
+    return [*head(columns, words=2), *map(markdown_row, rows)]
 
 
 def _recorded(laboratory: Laboratory, dataset: str) -> dict[str, list[Recording]]:

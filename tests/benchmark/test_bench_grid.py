@@ -85,17 +85,6 @@ FIVE = [0, 1, 2, 3, 4]
             (["bibtex"], ["CLIF"], ["Random", "DIHCL", "Hard-Imb", "ML-Unc", "D2ACE"], [0], [0]),
             5,
         ),
-        (
-            "reproduction-6-more",
-            (
-                ["yahoo-arts1", "bibtex", "corel5k", "rcv1subset1", "rcv1subset1 (repaired)"],
-                ["CLIF (reference)"],
-                ["Random", "DIHCL", "ML-Unc", "D2ACE"],
-                [0, 1],
-                [0],
-            ),
-            5 * 4 * 2,
-        ),
     ],
 )
 def test_grids_of_the_repeated_experiments(root, name, expected, runs):
@@ -170,7 +159,7 @@ def test_all_grids_say_what_they_are(root):
     assert set(descriptions) == {"quick"}
     for path in (root / "reproduction").rglob("*.toml"):
         descriptions[path.stem] = load_grid(path).description
-    steps = (*range(1, 7), "6-more", "why")
+    steps = (*range(1, 7), "why")
     assert set(descriptions) >= {
         "paper-tabular",
         "corel5k-images",

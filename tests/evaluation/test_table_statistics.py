@@ -18,6 +18,7 @@ from d2ace.evaluation import (
     average_ranks,
     confidence_interval,
     critical_difference,
+    equivalence,
     friedman,
     holm,
     ranks,
@@ -278,3 +279,74 @@ def test_import_leaves_scipy_stats_out() -> None:
     code = "import sys, d2ace.evaluation; print('scipy.stats' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"
+
+
+def test_equivalence_by_hand() -> None:
+    # Mean 0.001, variance 2/3 of 0.001², error its root over √4; t of 3 degrees of freedom.
+    values = [0.0, 0.001, 0.001, 0.002]
+    error = math.sqrt(2 / 3) * 0.001 / 2
+    found = equivalence(values, margin=0.002)
+    assert found.mean == pytest.approx(0.001)
+    assert (found.high - found.low) / 2 == pytest.approx(2.353363 * error, rel=1e-6)
+    assert found.p_equivalent == pytest.approx(stats.t.sf(0.001 / error, 3))
+    assert found.p_different == pytest.approx(2 * stats.t.sf(0.001 / error, 3))
+    assert found.verdict == "equivalent"  # p 0.0459 one-sided: the interval ends at 0.00196
+    assert equivalence(values, margin=0.0019).verdict == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([0.010, 0.011, 0.012], "better"),
+        ([-0.010, -0.011, -0.012], "worse"),
+        ([0.0010, 0.0011, 0.0012], "equivalent"),  # surely not zero, and surely too small
+        ([0.03, -0.03, 0.001], "undecided"),
+        ([0.0, 0.0], "equivalent"),
+        ([0.003, 0.003], "better"),
+        ([-0.002, -0.002], "worse"),  # the margin itself is not within it
+    ],
+)
+def test_verdicts_of_equivalence(values: list[float], verdict: str) -> None:
+    assert equivalence(values, margin=0.002).verdict == verdict
+
+
+@given(
+    st.lists(st.floats(-1, 1), min_size=2, max_size=12),
+    st.floats(0.01, 1),
+    st.sampled_from([0.01, 0.05, 0.2]),
+)
+def test_equivalence_properties(values: list[float], margin: float, alpha: float) -> None:
+    found = equivalence(values, margin, alpha)
+    error = stats.sem(values)
+    if error > 1e-6:  # p-values as SciPy's, and the interval says the same as the two tests
+        one_sided = [
+            stats.ttest_1samp(values, -margin, alternative="greater").pvalue,
+            stats.ttest_1samp(values, margin, alternative="less").pvalue,
+        ]
+        assert found.p_equivalent == pytest.approx(max(one_sided), abs=1e-9)
+        assert found.p_different == pytest.approx(stats.ttest_1samp(values, 0).pvalue, abs=1e-9)
+        if abs(found.p_equivalent - alpha) > 1e-9:
+            within = -margin < found.low and found.high < margin
+            assert (found.verdict == "equivalent") == within
+    swapped = {"better": "worse", "worse": "better"}
+    mirrored = equivalence([-value for value in values], margin, alpha)
+    assert mirrored.verdict == swapped.get(found.verdict, found.verdict)
+    assert (mirrored.low, mirrored.high) == pytest.approx((-found.high, -found.low))
+    if found.verdict == "equivalent":
+        assert equivalence(values, 2 * margin, alpha).verdict == "equivalent"
+
+
+@pytest.mark.parametrize(
+    ("values", "margin", "alpha", "sentence"),
+    [
+        ([0.1], 0.1, 0.05, "a test of equivalence needs at least two differences, got 1"),
+        ([0.1, math.inf], 0.1, 0.05, "difference 1 is inf; all must be finite"),
+        ([0.1, 0.2], 0.0, 0.05, "margin must be a positive number in the metric's units, got 0.0"),
+        ([0.1, 0.2], 0.1, 0.5, "alpha must be between 0 and 0.5, got 0.5"),
+    ],
+)
+def test_equivalence_refuses(
+    values: list[float], margin: float, alpha: float, sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        equivalence(values, margin, alpha)

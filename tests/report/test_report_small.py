@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from d2ace._util.errors import UserError
 from d2ace.benchmark.store.database import Store
-from d2ace.report import summary
+from d2ace.report import published, sections, summary
 from d2ace.report.collect import collect
 from d2ace.report.figures import style
 from d2ace.report.figures.cases import chosen_labels, shares
@@ -27,6 +27,7 @@ from d2ace.report.page import write_report
 from d2ace.report.tables import cases as case_tables
 from d2ace.report.tables import convergence as convergence_tables
 from d2ace.report.tables import cost as cost_tables
+from d2ace.report.tables.equivalence import equivalence as equivalence_table
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -147,6 +148,77 @@ def test_a_difference_within_noise_is_called_so(tmp_path: Path) -> None:
         text = said(store)
     assert ": within noise." in text
     assert "not significant at 5 %" in text
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict"),
+    [
+        ((0.0010, 0.0012, 0.0014, 0.0010), "equivalent"),
+        ((0.0200, 0.0210, 0.0190, 0.0220), "better"),
+        ((-0.0200, -0.0210, -0.0190, -0.0220), "worse"),
+        ((0.0200, -0.0200, 0.0010, 0.0), "undecided"),
+    ],
+)
+def test_equivalence_to_random_over_datasets(
+    tmp_path: Path, gains: tuple[float, ...], verdict: str
+) -> None:
+    def score(place: int, method: str, fold: int) -> float:
+        return 0.7 + 0.01 * fold + gains[place] * (method == "D2ACE")
+
+    with stored(tmp_path / "runs.db", score, 4, ["Random", "D2ACE"]) as store:
+        report_data.add(store, "main", "Recent", data="set0", selector="recent", history=False)
+        (comparison,) = collect(store).comparisons
+    table = equivalence_table("equivalence", comparison)
+    assert table is not None
+    (row,) = table.data or []  # Recent has one dataset: no verdict
+    assert (row["method"], row["datasets"], row["verdict"]) == ("D2ACE", 4, verdict)
+    assert row["difference"] == pytest.approx(sum(gains) / 4)
+    assert [cell.text for cell in table.rows[0]][-1] == verdict
+
+
+@pytest.mark.parametrize(
+    ("datasets", "methods"), [(1, ["Random", "D2ACE"]), (3, ["Active", "D2ACE"])]
+)
+def test_without_random_or_datasets_there_is_no_equivalence(
+    tmp_path: Path, datasets: int, methods: list[str]
+) -> None:
+    with stored(tmp_path / "runs.db", lambda *_: 0.7, datasets, methods) as store:
+        page = sections.build(collect(store), published.load(None))
+    tables = [
+        table.name for part in page.sections for group in part.groups for table in group.tables
+    ]
+    assert any(name.startswith("ranks") for name in tables)
+    assert not any(name.startswith("equivalence") for name in tables)
+
+
+def test_each_method_on_its_way_to_the_best_of_the_other(tmp_path: Path) -> None:
+    """Roles swapped, so that neither has to beat the maximum of a rival that has not to."""
+    curves = {  # of three folds: D2ACE gets there in two, once at the same height as Random
+        ("Random", 0): [0.5, 0.6, 0.7],
+        ("D2ACE", 0): [0.7, 0.8, 0.7],
+        ("Random", 1): [0.5, 0.7, 0.6],
+        ("D2ACE", 1): [0.5, 0.6, 0.7],
+        ("Random", 2): [0.6, 0.9, 0.8],
+        ("D2ACE", 2): [0.5, 0.6, 0.6],
+    }
+    with Store(tmp_path / "runs.db") as store:
+        for (method, fold), scores in curves.items():
+            config = {"data": "emotions", "selector": method.lower(), "fold": fold, "epochs": 3}
+            spec = report_data.RunSpec("main", method, config)
+            result = report_data.result(spec)
+            for entry, score in zip(result["history"], scores, strict=True):
+                entry["validation"]["macro_auc"] = score
+            store.add(spec, result)
+        (comparison,) = collect(store).comparisons
+    table = convergence_tables.targets("targets", comparison)
+    assert table is not None
+    own, other = (
+        {row["method"]: row for row in table.data or []}[name] for name in ("D2ACE", "Random")
+    )
+    assert (own["reached"], own["runs"], own["epochs"]) == (2, 3, 3)  # 1, 3, never
+    assert (own["baseline_reached"], own["baseline_epochs"]) == (2, 2)  # never, 2, 1
+    assert (other["reached"], other["epochs"]) == (3, 2)
+    assert table.rows[0][-1].note == "2 of 3\nRandom 2 of 3, 2"
 
 
 def test_random_as_winner_is_reported_as_such(tmp_path: Path) -> None:

@@ -150,14 +150,27 @@ def test_balance_follows_random(balance: float, holds: bool) -> None:
     assert evidence.balance_is_second(found)[0] == judging.verdict(holds)
 
 
-@pytest.mark.parametrize(("end", "holds"), [(0.9, True), (0.7, False)])
-def test_faster_than_uncertainty_by_the_loss_at_the_end(end: float, holds: bool) -> None:
-    curves = {method: [0.95, 0.8] for method in METHODS} | {"D2ACE": [0.1, end]}
-    curves["Hard-Imb"] = [0.1, 0.99]  # is not asked
+@pytest.mark.parametrize(
+    ("early", "end", "verdict"),
+    [
+        (0.7, 0.9, judging.REPRODUCED),
+        (0.5, 0.9, judging.IN_PART),  # ends ahead, after having been behind
+        (0.7, 0.7, judging.IN_PART),
+        (0.6, 0.8, judging.NOT),  # no faster than others
+    ],
+)
+def test_faster_than_uncertainty_early_and_at_the_end(
+    early: float, end: float, verdict: str
+) -> None:
+    def rising(begin: float, last: float) -> list[float]:
+        return [0.5] * 10 + [begin] * 20 + [0.75] * 5 + [last]
+
+    curves = {method: rising(0.6, 0.8) for method in METHODS} | {"D2ACE": rising(early, end)}
+    curves["Hard-Imb"] = curves["Random"] = rising(0.9, 0.99)  # are not asked
     found = laboratory(comparisons=[compared(RISING, "CLIF", ["birds"], curve=curves)])
     found.comparisons.append(on_bibtex(curve=curves))
-    assert evidence.faster_than_uncertainty(found)[0] == judging.verdict(holds)
-    assert evidence.faster_than_uncertainty_on_bibtex(found)[0] == judging.verdict(holds)
+    assert evidence.faster_than_uncertainty(found)[0] == verdict
+    assert evidence.faster_than_uncertainty_on_bibtex(found)[0] == verdict
 
 
 def test_verdicts_over_datasets() -> None:

@@ -18,6 +18,7 @@ WORDS = {
 }
 by_study = pytest.mark.parametrize("place", list(WORDS), ids=lambda place: place.name)
 NUMBER = re.compile(r"(?<![\w.])\d\.\d{3,}")
+COUNT = re.compile(r"\b\d[\d,]* of \d[\d,]*\b")
 SIGNED = r"([+−]\d\.\d{4})"
 IN_WORDS = re.compile(rf"{SIGNED} \({SIGNED}\s+to\s+{SIGNED}\)")
 IN_TABLES = re.compile(rf"{SIGNED}(?: |<br>)\[{SIGNED}, {SIGNED}\]")
@@ -61,6 +62,12 @@ def test_numbers_in_the_words_stand_in_the_tables(place: Path) -> None:
 
 
 @by_study
+def test_counts_in_the_words_stand_in_the_tables(place: Path) -> None:
+    words, tables = words_and_tables(place)
+    assert set(COUNT.findall(words)) <= set(COUNT.findall(tables))
+
+
+@by_study
 def test_intervals_in_the_words_stand_in_the_tables(place: Path) -> None:
     words, tables = words_and_tables(place)
     assert set(IN_WORDS.findall(words)) <= set(IN_TABLES.findall(tables))
@@ -68,7 +75,10 @@ def test_intervals_in_the_words_stand_in_the_tables(place: Path) -> None:
 
 def test_steps_and_claims_are_those_of_the_results(build: ModuleType) -> None:
     page = WORDS[REPRODUCTION].read_text(encoding="utf-8")
-    assert sorted(MADE.findall(page)) == ["bibtex", "claims", "scores", "steps"]
+    assert sorted(MADE.findall(page)) == [
+        *("best", "bibtex", "cases", "claims", "clear"),
+        *("concentration", "equivalence", "scores", "steps"),
+    ]
     assert page == build.words()
 
 

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 from . import metrics as _metrics
 from .metrics import *  # noqa: F403 - every metric; type checkers read it there
 from .statistics import Comparison as Comparison
+from .statistics import Equivalence as Equivalence
 from .statistics import Friedman as Friedman
 from .statistics import Interval as Interval
 from .statistics import average_ranks as average_ranks
 from .statistics import confidence_interval as confidence_interval
 from .statistics import critical_difference as critical_difference
+from .statistics import equivalence as equivalence
 from .statistics import friedman as friedman
 from .statistics import holm as holm
 from .statistics import ranks as ranks
@@ -20,9 +22,11 @@ from .statistics import wilcoxon as wilcoxon
 if not TYPE_CHECKING:  # type checkers read the imports
     __all__ = [
         *_metrics.__all__,
-        *("Comparison", "Friedman", "Interval", "average_ranks", "confidence_interval"),
+        *("Comparison", "Equivalence", "Friedman", "Interval"),
+        *("average_ranks", "confidence_interval"),
         *(
             "critical_difference",
+            "equivalence",
             "friedman",
             "holm",
             "ranks",

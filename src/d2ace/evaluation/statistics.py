@@ -56,6 +56,23 @@ class Interval:
     high: float
 
 
+@dataclass(frozen=True)
+class Equivalence:
+    """Whether a mean difference is smaller than a margin, and whether it is zero.
+
+    ``low`` and ``high`` bound the interval of level 1 - 2 alpha, which lies within the margin
+    exactly where both one-sided tests reject. ``p_equivalent`` is the larger p-value of these two,
+    ``p_different`` that of the two-sided test of a mean of zero.
+    """
+
+    verdict: Literal["better", "equivalent", "worse", "undecided"]
+    mean: float
+    low: float
+    high: float
+    p_equivalent: float
+    p_different: float
+
+
 def ranks(
     table: Any, higher_is_better: bool = True, ties: Ties = "min"
 ) -> dict[Hashable, dict[Hashable, float]]:
@@ -177,14 +194,7 @@ def confidence_interval(
     of five folds), k differences have the variance s² (1/k + test_to_train) of Nadeau and Bengio
     (2003).
     """
-    values = np.asarray(list(differences), dtype=np.float64)
-    if values.ndim != 1 or values.size < 2:
-        raise ValueError(
-            f"a confidence interval needs at least two differences, got {values.size}."
-        )
-    if not np.isfinite(values).all():
-        where = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise ValueError(f"difference {where} is {values[where]}; all must be finite.")
+    values = _differences("a confidence interval", differences)
     if not 0 <= test_to_train < math.inf:
         raise ValueError(f"test_to_train must be a ratio from 0 up, got {test_to_train}.")
     variance = float(values.var(ddof=1)) * (1 / values.size + test_to_train)
@@ -195,6 +205,51 @@ def student_interval(mean: float, variance: float, freedom: float, level: float 
     """Student's t interval of a mean with this variance and these degrees of freedom."""
     half = math.sqrt(variance) * float(special.stdtrit(freedom, (1 + _share("level", level)) / 2))
     return Interval(mean, mean - half, mean + half)
+
+
+def equivalence(differences: Iterable[float], margin: float, alpha: float = 0.05) -> Equivalence:
+    """Is the mean of paired differences, one per dataset, within ±``margin``?
+
+    Two one-sided t tests (Schuirmann, 1987), each at level ``alpha``, against a mean of -margin or
+    less and of margin or more. If both reject, the verdict is "equivalent", also where the mean is
+    surely not zero. Otherwise it is "better" or "worse" where the two-sided t test of a mean of
+    zero rejects at ``alpha``, and "undecided" where that does not reject either.
+    Differences are positive where the method is better.
+    """
+    values = _differences("a test of equivalence", differences)
+    if not 0 < margin < math.inf:
+        raise ValueError(f"margin must be a positive number in the metric's units, got {margin}.")
+    mean, freedom = float(values.mean()), values.size - 1
+    variance = float(values.var(ddof=1)) / values.size
+    interval = student_interval(mean, variance, freedom, 1 - 2 * _share("alpha", alpha, 0.5))
+    p_equivalent = max(
+        _upper_tail(mean + margin, variance, freedom), _upper_tail(margin - mean, variance, freedom)
+    )
+    p_different = min(1.0, 2 * _upper_tail(abs(mean), variance, freedom))
+    verdict: Literal["better", "equivalent", "worse", "undecided"] = "undecided"
+    if p_equivalent < alpha:
+        verdict = "equivalent"
+    elif p_different < alpha:
+        verdict = "better" if mean > 0 else "worse"
+    return Equivalence(verdict, mean, interval.low, interval.high, p_equivalent, p_different)
+
+
+def _differences(what: str, given: Iterable[float]) -> Array:
+    """At least two finite numbers."""
+    values = np.asarray(list(given), dtype=np.float64)
+    if values.ndim != 1 or values.size < 2:
+        raise ValueError(f"{what} needs at least two differences, got {values.size}.")
+    if not np.isfinite(values).all():
+        where = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise ValueError(f"difference {where} is {values[where]}; all must be finite.")
+    return values
+
+
+def _upper_tail(distance: float, variance: float, freedom: float) -> float:
+    """The p-value of Student's test that a mean lies this far above a bound; sure if all agree."""
+    if variance == 0:
+        return 0.0 if distance > 0 else 0.5 if distance == 0 else 1.0
+    return float(special.stdtr(freedom, -distance / math.sqrt(variance)))
 
 
 def _ranked(table: Table, higher_is_better: bool, ties: Ties) -> Array:
@@ -236,7 +291,7 @@ def _signed_ranks(difference: Array, alpha: float) -> Comparison:
     return Comparison(p_value, verdict, effect, mean, better, difference.size - n, n - better)
 
 
-def _share(name: str, value: float) -> float:
-    if not 0 < value < 1:
-        raise ValueError(f"{name} must be between 0 and 1, got {value}.")
+def _share(name: str, value: float, below: float = 1) -> float:
+    if not 0 < value < below:
+        raise ValueError(f"{name} must be between 0 and {below}, got {value}.")
     return value
