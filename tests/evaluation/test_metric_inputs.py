@@ -134,8 +134,14 @@ def test_refused(metric: evaluation.Metric, truth: Any, scores: Any, sentence: s
     ("threshold", "sentence"),
     [
         (math.nan, "threshold must be finite, got nan."),
-        ("0.5", "threshold must be a number, got '0.5' (str)."),
-        (True, "threshold must be a number, got True (bool)."),
+        (
+            "0.5",
+            "threshold must be a number, or one number for each of the 3 labels, got '0.5' (str).",
+        ),
+        (
+            True,
+            "threshold must be a number, or one number for each of the 3 labels, got True (bool).",
+        ),
     ],
 )
 def test_refused_threshold(threshold: Any, sentence: str) -> None:

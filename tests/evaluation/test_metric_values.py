@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,11 +104,13 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_evaluate_is_all_metrics_at_once() -> None:
     for seed in range(100):
         truth, scores = case(seed)
-        found = evaluate(truth, scores, undefined="half", threshold=0.25)
+        limits = np.linspace(0.2, 0.8, truth.shape[1])
+        found = evaluate(truth, scores, undefined="half", threshold=0.25, thresholds=limits)
         assert list(found.values) == list(METRICS)
         for name, metric in METRICS.items():
-            options = {"threshold": 0.25} if name in SETS else {}
+            options: dict[str, Any] = {"threshold": 0.25} if name in SETS else {}
             options |= {"undefined": "half"} if name in LABEL_WISE else {}
+            options |= {"thresholds": limits} if metric.needs_thresholds else {}
             value = metric.function(truth, scores, **options)
             assert found.values[name] == value
             assert type(value) is float

@@ -57,6 +57,38 @@ def table() -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(data.X, dtype=np.float32), np.asarray(data.Y, dtype=np.int64)
 
 
+def test_tuned_thresholds_are_those_of_the_held_out_rows(
+    table: tuple[np.ndarray, np.ndarray],
+) -> None:
+    X, Y = table
+    classifier = small(early_stopping=True, thresholds="tuned").fit(X, Y)
+    assert classifier.thresholds_.shape == (Y.shape[1],)
+    assert not np.allclose(classifier.thresholds_, 0.5)
+    above = classifier.predict_proba(X) > classifier.thresholds_
+    assert (classifier.predict(X) == above).all()
+    plain = small(early_stopping=True).fit(X, Y)
+    assert (plain.predict_proba(X) == classifier.predict_proba(X)).all()
+    assert (plain.thresholds_ == 0.5).all()
+    low = small(early_stopping=True, thresholds=0.2).fit(X, Y)
+    assert (low.predict(X) == (low.predict_proba(X) > 0.2)).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"thresholds": "tuned"}, "set early_stopping=True too"),
+        ({"thresholds": "best"}, "thresholds is 'best'"),
+        ({"thresholds": 1.0}, "thresholds is 1.0"),
+        ({"thresholds": True}, "thresholds is True"),
+    ],
+)
+def test_thresholds_that_cannot_be_are_refused(
+    table: tuple[np.ndarray, np.ndarray], options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        small(**options).fit(*table)
+
+
 def test_scikit_learns_own_checks():
     results = check_estimator(
         small(random_state=None), expected_failed_checks=NOT_MET, on_skip=None, on_fail=None

@@ -17,7 +17,7 @@ from smallrun import small_run
 from d2ace._util.errors import UserError
 from d2ace.cli import main
 from d2ace.data import DataError, MultiLabelData, Scaler, load, load_features, prepare, save
-from d2ace.evaluation import evaluate
+from d2ace.evaluation import evaluate, tune_thresholds
 from d2ace.training import SavedRun, load_run
 from d2ace.training.config import RunConfig
 from d2ace.training.split import make_problem
@@ -44,8 +44,9 @@ def test_runs_scaled_on_all_rows_predict_as_they_were_tested(
     result = small_run(shifted, protocol="reference", out=tmp_path)
     test = make_problem(RunConfig.from_dict(result.config), shifted).test.rows
     original = prepare(shifted).rows[test]
-    predicted = load_run(tmp_path).predict_proba(shifted.X[original])
-    again = evaluate(shifted.Y[original], predicted).values
+    saved = load_run(tmp_path)
+    predicted = saved.predict_proba(shifted.X[original])
+    again = evaluate(shifted.Y[original], predicted, thresholds=saved.thresholds).values
     assert again == pytest.approx(result.test, abs=1e-6)
 
 
@@ -57,7 +58,8 @@ def test_double_precision_comes_back(table: MultiLabelData, tmp_path: Path) -> N
     original = prepare(table).rows[test]
     predicted = saved.predict_proba(table.X[original])
     assert predicted.dtype == np.float64
-    assert evaluate(table.Y[original], predicted).values == result.test
+    again = evaluate(table.Y[original], predicted, thresholds=saved.thresholds)
+    assert again.values == result.test
 
 
 def test_features_are_found_by_name(named: MultiLabelData, run: SavedRun) -> None:
@@ -234,3 +236,36 @@ def test_the_command_predicts_rows_without_labels_by_name(
     values = np.array(lines[1:], dtype=float)[:, 1:]
     expected = load_run(tmp_path / "run").predict_proba(named.X[:3])
     assert values == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_run_keeps_thresholds_tuned_on_its_validation_rows(
+    table: MultiLabelData, tmp_path: Path
+) -> None:
+    result = small_run(table, out=tmp_path)
+    saved = load_run(tmp_path)
+    problem = make_problem(RunConfig.from_dict(result.config), table)
+    rows = {
+        name: prepare(table).rows[getattr(problem, name).rows] for name in ("validation", "test")
+    }
+    scores = {name: saved.predict_proba(table.X[which]) for name, which in rows.items()}
+    tuned = tune_thresholds(table.Y[rows["validation"]], scores["validation"])
+    np.testing.assert_allclose(saved.thresholds, tuned, atol=1e-6)
+    again = evaluate(table.Y[rows["test"]], scores["test"], thresholds=saved.thresholds)
+    assert again.values["macro_f1_tuned"] == pytest.approx(result.test["macro_f1_tuned"])
+    assert "macro_f1_tuned" not in result.validation  # tuned there, it would flatter
+    decided = saved.predict(table.X)
+    assert (decided == (saved.predict_proba(table.X) >= saved.thresholds)).all()
+    assert (saved.predict(table.X, 0.5) == (saved.predict_proba(table.X) >= 0.5)).all()
+
+
+def test_the_command_predicts_labels_by_the_thresholds_of_the_run(
+    named: MultiLabelData, tmp_path: Path
+) -> None:
+    small_run(named, out=tmp_path / "run", epochs=2, warmup=1)
+    save(named, tmp_path / "rows.npz")
+    out = tmp_path / "labels.csv"
+    words = ["predict", str(tmp_path / "run"), str(tmp_path / "rows.npz")]
+    with pytest.raises(SystemExit):
+        main([*words, "--labels", "-o", str(out)])
+    expected = load_run(tmp_path / "run").predict(named)
+    assert (pd.read_csv(out, index_col="row").to_numpy() == expected).all()

@@ -69,7 +69,9 @@ def test_the_best_epoch_by_validation_is_tested(table: MultiLabelData, tmp_path:
     saved = d2ace.load_run(tmp_path)
     problem = make_problem(RunConfig.from_dict(result.config), table)
     kept = prepare(table).data
-    again = evaluate(kept.Y[problem.test.rows], saved.predict_proba(kept.X[problem.test.rows]))
+    test = problem.test.rows
+    scores = saved.predict_proba(kept.X[test])
+    again = evaluate(kept.Y[test], scores, thresholds=saved.thresholds)
     assert again.values == pytest.approx(result.test, abs=1e-6)
 
 

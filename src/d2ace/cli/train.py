@@ -15,7 +15,7 @@ from rich.table import Table
 from d2ace._util.errors import UserError
 from d2ace._util.paths import given_path
 from d2ace.data import load_features
-from d2ace.evaluation import METRICS
+from d2ace.evaluation import METRICS, decided
 from d2ace.training import (
     RunConfig,
     RunResult,
@@ -142,6 +142,12 @@ def predict(
         str | None,
         typer.Option("-o", "--output", metavar="PATH", help="CSV file (default: standard output)."),
     ] = None,
+    labels: Annotated[
+        bool,
+        typer.Option(
+            "--labels", help="Write 0 or 1 by the run's tuned thresholds, not probabilities."
+        ),
+    ] = False,
 ) -> None:
     """Predict the probability of every label for the rows of a dataset, as CSV."""
     path = None if output is None else given_path(output, "output", kind="file")
@@ -158,9 +164,10 @@ def predict(
     else:
         probabilities = saved.predict_proba(load_features(data, saved.feature_names))
         names = [str(number) for number in range(len(probabilities))]
+    values = decided(probabilities, saved.thresholds).astype(int) if labels else probabilities
     rows = (
         [name, *(f"{value:.6g}" for value in row)]
-        for name, row in zip(names, probabilities.tolist(), strict=True)
+        for name, row in zip(names, values.tolist(), strict=True)
     )
     write_predictions(path, header, rows)
 
@@ -201,7 +208,10 @@ def _show(result: RunResult, out: str | None) -> None:
         table.add_column(heading, justify="right")
     for name, metric in METRICS.items():
         arrow = "↑" if metric.higher_is_better else "↓"
-        values = (f"{split[name]:.4f}" for split in (result.validation, result.test))
+        values = (
+            f"{split[name]:.4f}" if name in split else ""
+            for split in (result.validation, result.test)
+        )
         table.add_row(f"{metric.title} {arrow}", *values)
     print_table(table)
     if result.tuning is not None:

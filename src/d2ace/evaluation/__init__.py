@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING
 
 from . import metrics as _metrics
+from .inputs import checked_threshold as checked_threshold
 from .metrics import *  # noqa: F403 - every metric; type checkers read it there
+from .scored import decided as decided
 from .statistics import Comparison as Comparison
 from .statistics import Equivalence as Equivalence
 from .statistics import Friedman as Friedman
@@ -18,6 +20,7 @@ from .statistics import ranks as ranks
 from .statistics import similar_methods as similar_methods
 from .statistics import student_interval as student_interval
 from .statistics import wilcoxon as wilcoxon
+from .thresholds import tune_thresholds as tune_thresholds
 
 if not TYPE_CHECKING:  # type checkers read the imports
     __all__ = [
@@ -32,5 +35,5 @@ if not TYPE_CHECKING:  # type checkers read the imports
             "ranks",
             "similar_methods",
         ),
-        "wilcoxon",
+        *("tune_thresholds", "wilcoxon"),
     ]

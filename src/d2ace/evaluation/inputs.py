@@ -5,7 +5,6 @@ Every refusal is one sentence that names the argument, the value and what is exp
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -36,15 +35,22 @@ def checked(Y_true: Any, scores: Any) -> Pairs:
     return Pairs(truth, values)
 
 
-def checked_threshold(threshold: float) -> float:
-    """``threshold`` as a finite number."""
-    if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)):
+def checked_threshold(threshold: Any, labels: int) -> Array:
+    """``threshold`` as one finite number [] or one for each label [q], in float64."""
+    given = threshold.detach().cpu() if hasattr(threshold, "detach") else threshold
+    try:
+        limit = np.asarray(given)
+    except ValueError:  # a ragged list
+        limit = np.asarray(None)
+    if limit.dtype.kind not in "iuf" or limit.shape not in ((), (labels,)):
+        shown = f"shape {limit.shape}" if limit.ndim else f"{threshold!r}"
         raise TypeError(
-            f"threshold must be a number, got {threshold!r} ({type(threshold).__name__})."
+            f"threshold must be a number, or one number for each of the {labels} labels, got "
+            f"{shown} ({type(threshold).__name__})."
         )
-    if not math.isfinite(threshold):
-        raise ValueError(f"threshold must be finite, got {threshold}.")
-    return float(threshold)
+    if not np.isfinite(limit).all():
+        raise ValueError(f"threshold must be finite, got {limit[~np.isfinite(limit)][0]}.")
+    return limit.astype(np.float64)
 
 
 def checked_policy(undefined: str) -> Undefined:

@@ -34,6 +34,11 @@ class Metric:
         """What it is, in the first paragraph of its function's documentation."""
         return " ".join((self.function.__doc__ or "").split("\n\n")[0].split())
 
+    @property
+    def needs_thresholds(self) -> bool:
+        """Whether it takes ``thresholds`` tuned on other rows, as test rows alone have them."""
+        return "thresholds" in inspect.signature(self.function).parameters
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -51,7 +56,8 @@ def metric(title: str, *, higher_is_better: bool) -> Callable[[_Function], _Func
     """Make a function of ``(Y_true, scores)`` one of `METRICS`, under its own name.
 
     A function that counts decisions takes ``threshold``, one that may be undefined for a label
-    ``undefined``; `evaluate` hands both on to those who take them.
+    ``undefined``, one that is only defined at tuned thresholds ``thresholds``; `evaluate` hands
+    them on to those who take them.
     """
 
     def register(function: _Function) -> _Function:
@@ -63,17 +69,29 @@ def metric(title: str, *, higher_is_better: bool) -> Callable[[_Function], _Func
 
 
 def evaluate(
-    Y_true: Any, scores: Any, undefined: Undefined = "skip", threshold: float = 0.5
+    Y_true: Any,
+    scores: Any,
+    undefined: Undefined = "skip",
+    threshold: Any = 0.5,
+    *,
+    thresholds: Any = None,
 ) -> Evaluation:
     """All of `METRICS` at once, from two sorts.
 
-    ``undefined`` and ``threshold`` as in `macro_auc` and `macro_f1`. The result's ``undefined`` is
-    the number of labels with one class only, whatever the policy.
+    ``undefined``, ``threshold`` and ``thresholds`` as in `macro_auc`, `macro_f1` and
+    `macro_f1_tuned`. The result's ``undefined`` is the number of labels with one class only,
+    whatever the policy. A metric that needs ``thresholds`` is left out without them.
     """
-    options = {"undefined": checked_policy(undefined), "threshold": checked_threshold(threshold)}
     found = Scored(checked(Y_true, scores))
+    options = {
+        "undefined": checked_policy(undefined),
+        "threshold": checked_threshold(threshold, found.labels),
+        "thresholds": thresholds,
+    }
     values = {}
     for name, one in METRICS.items():
+        if one.needs_thresholds and thresholds is None:
+            continue
         takes = inspect.signature(one.function).parameters
         chosen: dict[str, Any] = {key: value for key, value in options.items() if key in takes}
         values[name] = one.function(found, found, **chosen)
@@ -120,11 +138,12 @@ def macro_auc(Y_true: Any, scores: Any, undefined: Undefined = "skip") -> float:
 
 
 @metric("Macro-F1", higher_is_better=True)
-def macro_f1(Y_true: Any, scores: Any, threshold: float = 0.5) -> float:
+def macro_f1(Y_true: Any, scores: Any, threshold: Any = 0.5) -> float:
     """Mean over labels of 2 TP / (2 TP + FP + FN); 0 for a label that is neither true nor
     predicted anywhere.
 
-    A label is predicted where its score is at least ``threshold``; predictions of 0 and 1 work too.
+    A label is predicted where its score is at least ``threshold``, one number or one for each
+    label [q]; predictions of 0 and 1 work too.
     """
     counts = scored(Y_true, scores).counts(threshold)
     return float(_quotient(2 * counts.hits, counts.true + counts.predicted, 0.0).mean())
@@ -154,7 +173,7 @@ def mean_average_precision(Y_true: Any, scores: Any, undefined: Undefined = "ski
 
 
 @metric("Micro-F1", higher_is_better=True)
-def micro_f1(Y_true: Any, scores: Any, threshold: float = 0.5) -> float:
+def micro_f1(Y_true: Any, scores: Any, threshold: Any = 0.5) -> float:
     """2 TP / (2 TP + FP + FN) over all pairs; 0 if nothing is true or predicted.
 
     ``threshold`` as in `macro_f1`.
@@ -165,7 +184,7 @@ def micro_f1(Y_true: Any, scores: Any, threshold: float = 0.5) -> float:
 
 
 @metric("Hamming loss", higher_is_better=False)
-def hamming_loss(Y_true: Any, scores: Any, threshold: float = 0.5) -> float:
+def hamming_loss(Y_true: Any, scores: Any, threshold: Any = 0.5) -> float:
     """Share of wrong (instance, label) pairs.
 
     ``threshold`` as in `macro_f1`.
@@ -192,13 +211,24 @@ def coverage(Y_true: Any, scores: Any) -> float:
 
 
 @metric("Subset accuracy", higher_is_better=True)
-def subset_accuracy(Y_true: Any, scores: Any, threshold: float = 0.5) -> float:
+def subset_accuracy(Y_true: Any, scores: Any, threshold: Any = 0.5) -> float:
     """Share of instances with every label right.
 
     ``threshold`` as in `macro_f1`.
     """
     counts = scored(Y_true, scores).counts(threshold)
     return counts.right_rows / counts.rows
+
+
+@metric("Macro-F1 tuned", higher_is_better=True)
+def macro_f1_tuned(Y_true: Any, scores: Any, thresholds: Any = 0.5) -> float:
+    """Macro-F1 where a label is predicted if its score reaches the label's own threshold, tuned on
+    other rows.
+
+    ``thresholds`` [q] come from `tune_thresholds` and validation rows: tuned on the evaluated rows,
+    they would flatter the scores. Without them it is `macro_f1`.
+    """
+    return macro_f1(Y_true, scores, thresholds)
 
 
 def _quotient(numerator: Array, denominator: Array, otherwise: float) -> Array:

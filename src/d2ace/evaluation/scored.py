@@ -27,7 +27,12 @@ class Scored:
     def __init__(self, pairs: Pairs) -> None:
         self.truth, self.scores = pairs
         self._pairs = pairs
-        self._counts: dict[float, Counts] = {}
+        self._counts: dict[bytes, Counts] = {}
+
+    @property
+    def labels(self) -> int:
+        """Number of labels q."""
+        return int(self.truth.shape[1])
 
     @cached_property
     def columns(self) -> Ranking:
@@ -39,12 +44,13 @@ class Scored:
         """Every instance's labels, ordered by score."""
         return rank_rows(self._pairs)
 
-    def counts(self, threshold: float) -> Counts:
+    def counts(self, threshold: Any) -> Counts:
         """Hits and misses where a label is predicted if its score reaches the threshold."""
-        threshold = checked_threshold(threshold)
-        if threshold not in self._counts:
-            self._counts[threshold] = _count(self._pairs, threshold)
-        return self._counts[threshold]
+        limit = checked_threshold(threshold, self.labels)
+        key = limit.tobytes()
+        if key not in self._counts:
+            self._counts[key] = _count(self._pairs, limit)
+        return self._counts[key]
 
 
 def scored(Y_true: Any, scores: Any) -> Scored:
@@ -52,8 +58,14 @@ def scored(Y_true: Any, scores: Any) -> Scored:
     return Y_true if isinstance(Y_true, Scored) else Scored(checked(Y_true, scores))
 
 
-def _count(pairs: Pairs, threshold: float) -> Counts:
-    predicted = pairs.scores >= threshold
+def decided(scores: Array, threshold: Array) -> Array:
+    """Which scores [n, q] reach a checked threshold, [] or [q]."""
+    # One number is compared in the precision of the scores: 0.7 reaches 0.7.
+    return scores >= (threshold if threshold.ndim else float(threshold))
+
+
+def _count(pairs: Pairs, threshold: Array) -> Counts:
+    predicted = decided(pairs.scores, threshold)
     hits, true, positive = (
         np.count_nonzero(which, axis=0).astype(np.float64)
         for which in (pairs.truth & predicted, pairs.truth, predicted)

@@ -19,13 +19,14 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
+from scipy.special import logit
 from torch import Tensor
 
 from d2ace._util import validation as inputs
 from d2ace._util.errors import RunError, UserError
 from d2ace._util.random_state import Turn
 from d2ace.data import validation_split
-from d2ace.evaluation import METRICS, evaluate
+from d2ace.evaluation import METRICS, evaluate, tune_thresholds
 from d2ace.models import MODELS
 
 try:
@@ -81,6 +82,9 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         improved for ``n_iter_no_change`` epochs, and keep the weights of the best epoch.
     monitor : str
         A metric of ``d2ace.evaluation.METRICS``.
+    thresholds : float or "tuned"
+        From which probability on a label is predicted. ``"tuned"`` chooses one for each label on
+        the rows that ``early_stopping`` holds out.
     model_options, selector_options : dict, optional
         Hyperparameters of the model (``{"preset": "reference"}``) and the selector
         (``{"neighbors": 5}``).
@@ -99,6 +103,8 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         0 .. q - 1, or the two classes of a binary target.
     label_names_ : array of str
         Columns of a DataFrame of labels; only there if they were given as one.
+    thresholds_ : array [q]
+        From which probability on :meth:`predict` says yes, label by label.
     n_iter_, best_iter_ : int
         Epochs trained, and the epoch whose weights were kept.
     history_ : list of dict
@@ -120,6 +126,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
         monitor: str = "macro_auc",
+        thresholds: float | str = 0.5,
         model_options: dict[str, Any] | None = None,
         selector_options: dict[str, Any] | None = None,
         device: str = "auto",
@@ -137,6 +144,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.monitor = monitor
+        self.thresholds = thresholds
         self.model_options = model_options
         self.selector_options = selector_options
         self.device = device
@@ -176,13 +184,13 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self._train(config, X, sp.csr_matrix(Y), weight)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Labels [n, q] of zeros and ones: those with a probability above one half.
+        """Labels [n, q] of zeros and ones: those whose probability exceeds ``thresholds_``.
 
         Of a binary target: its classes [n].
         """
-        above = self.decision_function(X) > 0
+        above = self._logits(X) > logit(self.thresholds_)
         if self._binary:
-            return self.classes_[above.astype(np.intp)]
+            return self.classes_[above[:, 0].astype(np.intp)]
         return above.astype(np.int64)
 
     def predict_proba(self, X: Any) -> Floats:
@@ -235,6 +243,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         share = self.validation_fraction
         if not isinstance(share, Real) or not 0.01 < share < 0.99:
             raise UserError(f"validation_fraction is {share!r}; it must lie between 0.01 and 0.99.")
+        self._refuse_thresholds()
         given = self.random_state
         whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
         if whole and given < 0:
@@ -255,6 +264,19 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             validation=self.validation_fraction,
             monitor=self.monitor,
         )
+
+    def _refuse_thresholds(self) -> None:
+        given = self.thresholds
+        if isinstance(given, str) and given == "tuned":
+            if not self.early_stopping:
+                raise UserError(
+                    "thresholds='tuned' needs rows that were held out of training; set "
+                    "early_stopping=True too."
+                )
+        elif not isinstance(given, Real) or isinstance(given, bool) or not 0 < given < 1:
+            raise UserError(
+                f"thresholds is {given!r}; it must be 'tuned' or a number between 0 and 1."
+            )
 
     def _targets(self, y: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
         """The labels as zeros and ones [n, q], and ``classes_``."""
@@ -312,6 +334,8 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         validation = training.placed(Split(X[held_out], Y[held_out], held_out))
         sign = 1 if METRICS[config.monitor].higher_is_better else -1
         best, weights, self.history_ = -math.inf, None, []
+        tuned = self.thresholds == "tuned"
+        self.thresholds_ = np.full(Y.shape[1], 0.5 if tuned else self.thresholds)
         while not training.finished:
             for _ in turn.each(training.train_epoch()):
                 pass
@@ -322,12 +346,15 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 }
                 self.history_.append(entry)
                 if self.early_stopping:
-                    outcome = evaluate(Y[held_out], training.predict(validation).numpy())
+                    scores = training.predict(validation).numpy()
+                    outcome = evaluate(Y[held_out], scores)
                     entry[config.monitor] = outcome.values[config.monitor]
                     score = entry[config.monitor] * sign
                     if weights is None or score > best:
                         best, self.best_iter_ = score, training.epoch
                         weights = _copied(training.model)
+                        if tuned and Y[held_out].nnz:
+                            self.thresholds_ = tune_thresholds(Y[held_out], scores)
             if self.verbose:
                 _say(entry, config.epochs)
             training.next_epoch()

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from .verified import NUMBER, Parts
 
-__all__ = ["BEST", "CHECKPOINT", "LOOP", "SPENT"]
+__all__ = ["ADDED", "BEST", "CHECKPOINT", "LOOP", "SPENT"]
 
 CHECKPOINT: Parts = {
     "format": int,
@@ -49,5 +49,9 @@ BEST: Parts = {
     "features": Tensor,
     "feature_names": list,
     "label_names": list,
+    "thresholds": Tensor,
 }
 """``best.pt``: all that predictions on new rows need."""
+
+ADDED = ("thresholds",)
+"""Parts of ``best.pt`` that earlier versions did not write."""

@@ -249,7 +249,7 @@ _NUMBERS = {
 }
 _SWITCHES = ("repair", "epoch_loss", "record", "cache_features")
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "monitor": tuple(METRICS),
+    "monitor": tuple(name for name, one in METRICS.items() if not one.needs_thresholds),
     "protocol": PROTOCOLS,
     "precision": PRECISIONS,
     "unlabelled": ("keep", "drop"),

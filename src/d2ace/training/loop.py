@@ -14,7 +14,7 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from d2ace._util.errors import UserError
-from d2ace.evaluation import METRICS, Evaluation, evaluate
+from d2ace.evaluation import METRICS, Evaluation, evaluate, tune_thresholds
 
 from .config import RunConfig
 from .problem import Problem, Split
@@ -36,6 +36,8 @@ class Loop(Trainer):
         self.history: list[dict[str, Any]] = []
         self.draw_counts = np.zeros(len(problem.train.rows), dtype=np.int64)
         self.best_epoch, self.best_score = 0, -math.inf
+        self.thresholds = np.full(len(problem.label_names), 0.5)
+        """Of every label, tuned on the validation rows in the epoch that was the best last."""
         share = "validation share"
         if len(problem.label_names) == 1:
             share += ", or a second label, as rows without any are left out"
@@ -76,15 +78,21 @@ class Loop(Trainer):
         }
         self.history.append(entry)
         self.draw_counts += self._epoch_counts
-        self._remember(outcome)
+        self._remember(outcome, scores)
         self.next_epoch()
         return entry
 
-    def _remember(self, outcome: Evaluation) -> None:
+    def _remember(self, outcome: Evaluation, scores: Tensor) -> None:
         metric = METRICS[self.config.monitor]
         score = outcome.values[self.config.monitor] * (1 if metric.higher_is_better else -1)
         if not self.best_epoch or score > self.best_score:
             self.best_epoch, self.best_score = self.epoch, score
+            self._tune(scores)
+
+    def _tune(self, scores: Tensor) -> None:
+        labels = self.problem.validation.Y
+        if labels.nnz:  # else there is nothing to tune them on
+            self.thresholds = tune_thresholds(labels, scores.numpy())
 
     def _selection(self) -> dict[str, Any]:
         """What the epoch's draws looked like."""
@@ -100,8 +108,13 @@ class Loop(Trainer):
     # Evaluation -----------------------------------------------------------------------------
 
     def test(self) -> Evaluation:
-        """The metrics of the present weights on the test rows."""
-        return _evaluated(self.problem.test, self.predict(self.rows["test"]))
+        """The metrics of the present weights on the test rows.
+
+        Thresholds are tuned on the validation rows, by the same weights.
+        """
+        self._tune(self.predict(self.rows["validation"]))
+        scores = self.predict(self.rows["test"])
+        return _evaluated(self.problem.test, scores, thresholds=self.thresholds)
 
     @torch.no_grad()
     def _epoch_loss(self) -> float:
@@ -203,5 +216,5 @@ def refuse_undefined_monitor(monitor: str, labels: sp.csr_matrix, *, of: str, sh
         )
 
 
-def _evaluated(split: Split, scores: Tensor) -> Evaluation:
-    return evaluate(split.Y, scores.numpy())
+def _evaluated(split: Split, scores: Tensor, **options: Any) -> Evaluation:
+    return evaluate(split.Y, scores.numpy(), **options)

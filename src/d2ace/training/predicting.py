@@ -19,6 +19,7 @@ from d2ace._util.errors import RunError, UserError
 from d2ace._util.random_state import borrowed_generator
 from d2ace._util.validation import as_table, refuse_dtype
 from d2ace.data import Missing, MultiLabelData, Scaler, filled, numbered
+from d2ace.evaluation import checked_threshold, decided
 from d2ace.models import MultiLabelModel, find_model, make_model
 
 from .config import RunConfig
@@ -40,7 +41,11 @@ class SavedRun:
     ) -> None:
         self._place, self.result = place, result
         self.label_names: list[str] = saved["label_names"]
+        self.thresholds: npt.NDArray[np.float64] = np.full(len(self.label_names), 0.5)
+        """Of every label [q], tuned on the validation rows; 0.5 in runs of earlier versions."""
         try:
+            if "thresholds" in saved:
+                self.thresholds = _thresholds(saved["thresholds"], len(self.label_names))
             self._restore(config, saved)
         except RunError:  # has a sentence of its own, as about a backbone's weights that are gone
             raise
@@ -120,9 +125,15 @@ class SavedRun:
     def _dtype(self) -> torch.dtype:
         return next(self.model.parameters()).dtype
 
-    def predict(self, X: Any, threshold: float = 0.5) -> npt.NDArray[np.uint8]:
-        """Zeros and ones [n, q]: which probabilities reach the threshold."""
-        return (self.predict_proba(X) >= threshold).astype(np.uint8)
+    def predict(self, X: Any, threshold: Any = None) -> npt.NDArray[np.uint8]:
+        """Zeros and ones [n, q]: which probabilities reach the threshold.
+
+        By default the run's own :attr:`thresholds`, one for each label; give a number, or one for
+        each label, to use yours.
+        """
+        labels = len(self.label_names)
+        limit = self.thresholds if threshold is None else checked_threshold(threshold, labels)
+        return decided(self.predict_proba(X), limit).astype(np.uint8)
 
     def __repr__(self) -> str:
         return f"SavedRun({self.result!r})"
@@ -175,6 +186,12 @@ def _refuse_unfit(
     for name, vector in vectors.items():
         if vector is not None and vector.shape != columns.shape:
             raise ValueError(f"its {name} is not of {len(columns)} features")
+
+
+def _thresholds(saved: Tensor, labels: int) -> npt.NDArray[np.float64]:
+    if saved.shape != (labels,) or saved.dtype != torch.float64 or not saved.isfinite().all():
+        raise ValueError(f"its thresholds are not {labels} finite numbers")
+    return saved.numpy().copy()
 
 
 def rebuilt(

@@ -60,10 +60,11 @@ class RunResult:
                 f"{FORMAT})."
             )
         kept = {name: values[name] for name in names if name in values}
-        for split in ("validation", "test"):
-            kept[split] = _defined(kept[split])
+        kept["test"] = _defined(kept["test"], _TESTED)
+        kept["validation"] = _defined(kept["validation"], _VALIDATED)
         kept["history"] = [
-            {**entry, "validation": _defined(entry["validation"])} for entry in kept["history"]
+            {**entry, "validation": _defined(entry["validation"], _VALIDATED)}
+            for entry in kept["history"]
         ]
         return cls(**kept)
 
@@ -111,7 +112,10 @@ _PARTS: Parts = {
     "tuning": (list, type(None)),
 }
 _UNDEFINED = (*NUMBER, type(None))
-_METRICS: Parts = dict.fromkeys(METRICS, _UNDEFINED)
+_TUNED = tuple(name for name, one in METRICS.items() if one.needs_thresholds)
+"""Metrics at thresholds tuned on the validation rows: of test rows alone."""
+_TESTED: Parts = dict.fromkeys(METRICS, _UNDEFINED)
+_VALIDATED: Parts = {name: kind for name, kind in _TESTED.items() if name not in _TUNED}
 _SIZES = ("features", "labels", "train", "validation", "test")
 _DATASET: Parts = {"name": str, "digest": str, **dict.fromkeys(_SIZES, int)}
 _TRIED: Parts = {
@@ -136,11 +140,11 @@ def _fault(content: Mapping[str, Any]) -> str | None:
     had = {name for one in every if isinstance(one, dict) for name in one}
     monitored = content["config"].get("monitor")
     added = tuple(name for name in METRICS if name not in had and name != monitored)
-    faults["validation"] = fault_of(content["validation"], _METRICS, added)
-    faults["test"] = fault_of(content["test"], _METRICS, added)
+    faults["validation"] = fault_of(content["validation"], _VALIDATED, added)
+    faults["test"] = fault_of(content["test"], _TESTED, added)
     for number, entry in enumerate(content["history"]):
         metrics = entry.get("validation") if isinstance(entry, dict) else entry
-        faults[f"history[{number}]"] = fault_of(metrics, _METRICS, added)
+        faults[f"history[{number}]"] = fault_of(metrics, _VALIDATED, added)
     for number, tried in enumerate(content.get("tuning") or ()):
         faults[f"tuning[{number}]"] = fault_of(tried, _TRIED, optional=tuple(_TRIED))
     for name, fault in faults.items():
@@ -174,9 +178,9 @@ def environment(devices: int, accelerator: str) -> dict[str, Any]:
     }
 
 
-def _defined(values: Mapping[str, float | None]) -> dict[str, float]:
+def _defined(values: Mapping[str, float | None], metrics: Parts) -> dict[str, float]:
     """A metric that was added since is as one that is undefined."""
-    values = {**dict.fromkeys(METRICS), **values}
+    values = {**dict.fromkeys(metrics), **values}
     return {name: math.nan if value is None else value for name, value in values.items()}
 
 

@@ -233,6 +233,7 @@ def _restorable(loop: Loop, weights: dict[str, Any]) -> dict[str, Any]:
         "features": torch.from_numpy(problem.features),
         "feature_names": list(problem.feature_names),
         "label_names": list(problem.label_names),
+        "thresholds": torch.from_numpy(loop.thresholds),
     }
 
 
