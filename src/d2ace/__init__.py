@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._util.version import VERSION
+from .insights import Insights as Insights
 from .selectors import SELECTORS as SELECTORS
 from .selectors import IndexedDataset as IndexedDataset
 from .selectors import Selector as Selector
@@ -36,6 +37,7 @@ if not TYPE_CHECKING:  # type checkers read the imports
     __all__ = [
         "SELECTORS",
         "IndexedDataset",
+        "Insights",
         "Selector",
         "make_selector",
         *_TRAINING,

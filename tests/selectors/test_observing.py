@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import d2ace
+from d2ace._util import staging
 from d2ace.models.base import ModelOutput
-from d2ace.selectors._engine import staging
 
 NAMES = list(d2ace.SELECTORS)
 

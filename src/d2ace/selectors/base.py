@@ -15,22 +15,22 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from d2ace._util import validation as inputs
+from d2ace._util.checksum import labels_checksum
+from d2ace._util.isolation import isolated
+from d2ace._util.predictions import given_predictions, refuse_shape
+from d2ace._util.staging import Staging
 from d2ace.selectors._engine.cursor import Cursor
 from d2ace.selectors._engine.device import DeviceState, device_type
 from d2ace.selectors._engine.flat import FlatSampler
 from d2ace.selectors._engine.inputs import (
     chosen_device,
     feature_matrix,
-    given_predictions,
     named_weights,
     probability_tensor,
-    refuse_shape,
 )
-from d2ace.selectors._engine.isolation import isolated
 from d2ace.selectors._engine.options import refuse_unknown
 from d2ace.selectors._engine.reminders import Reminders, warn_of_going_back
-from d2ace.selectors._engine.staging import Staging
-from d2ace.selectors._engine.state import feature_marks, labels_checksum, refuse_unfit, state_of
+from d2ace.selectors._engine.state import feature_marks, refuse_unfit, state_of
 from d2ace.selectors._engine.verification import verify
 
 from . import drawing, probability

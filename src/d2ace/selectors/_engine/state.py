@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from d2ace._util.checksum import checksum, form
 from d2ace._util.validation import whole_number
 
 from .options import options_of
@@ -47,7 +47,7 @@ def state_of(selector: Selector) -> dict[str, Any]:
         "memory": {name: value.clone() for name, value in memory.items()},
         "extra": selector.extra_state(),
     }
-    return {**state, "checksum": _checksum(state)}
+    return {**state, "checksum": checksum(state)}
 
 
 def refuse_unfit(selector: Selector, state: Any) -> None:
@@ -67,12 +67,12 @@ def refuse_unfit(selector: Selector, state: Any) -> None:
     _refuse_other_memory(selector, state["memory"])
     drawn = state["drawn"]
     if drawn is not None and (not isinstance(drawn, Tensor) or drawn.shape != (selector.n,)):
-        raise ValueError(f"The state's probabilities are {_form(drawn)}, not [{selector.n}].")
+        raise ValueError(f"The state's probabilities are {form(drawn)}, not [{selector.n}].")
     extra = state["extra"]
     if not isinstance(extra, dict) or extra.keys() != selector.extra_state().keys():
         raise ValueError(f"The state's extra values {extra!r} do not fit this selector.")
     whole_number("The state's seed", state["seed"], 0)
-    if state["checksum"] != _checksum(state):
+    if state["checksum"] != checksum(state):
         raise ValueError(
             "The state is damaged: its checksum is not that of its content; load an intact copy."
         )
@@ -109,7 +109,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         value = torch.as_tensor(np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("=")))
     if isinstance(value, Tensor):
-        return f"{_form(value)} with checksum {_checksum(value):08x}"
+        return f"{form(value)} with checksum {checksum(value):08x}"
     return value if value is None or isinstance(value, (bool, int, float, str)) else NotImplemented
 
 
@@ -144,13 +144,13 @@ def _refuse_other_features(own: Tensor, saved: Any) -> None:
 def _refuse_other_memory(selector: Selector, memory: Any) -> None:
     current = selector.memory.state_dict()
     if not isinstance(memory, dict):
-        raise ValueError(f"The state's memory is {_form(memory)}, not a dictionary of tensors.")
+        raise ValueError(f"The state's memory is {form(memory)}, not a dictionary of tensors.")
     for key in sorted({*current, *memory}):
         saved, own = memory.get(key), current.get(key)
-        if not isinstance(saved, Tensor) or _form(saved) != _form(own):
+        if not isinstance(saved, Tensor) or form(saved) != form(own):
             raise ValueError(
-                f"The state's {key!r} does not fit this selector ({_form(saved)} against "
-                f"{_form(own)}); make it with the options the state was saved with."
+                f"The state's {key!r} does not fit this selector ({form(saved)} against "
+                f"{form(own)}); make it with the options the state was saved with."
             )
 
 
@@ -170,29 +170,3 @@ def feature_marks(features: Tensor | sp.csr_array | None) -> Tensor:
         chosen = features[rows]
     with np.errstate(over="ignore", invalid="ignore"):
         return torch.from_numpy(np.asarray(chosen @ np.sin(np.arange(1.0, width + 1.0))))
-
-
-def labels_checksum(labels: sp.csr_array) -> int:
-    """Of which rows have which labels, whatever the matrix counts them in."""
-    pointer, columns = (np.asarray(a, dtype="<i8").data for a in (labels.indptr, labels.indices))
-    return zlib.crc32(columns, zlib.crc32(pointer))
-
-
-def _checksum(state: Any) -> int:
-    """Of all values in a state, tensors included, on whichever device."""
-    if isinstance(state, dict):
-        kept = sorted(state.keys() - {"checksum", "device"})
-        parts = [(key, _checksum(state[key])) for key in kept]
-        return zlib.crc32(repr(parts).encode())
-    if isinstance(state, (list, tuple)):
-        return zlib.crc32(repr([_checksum(item) for item in state]).encode())
-    if isinstance(state, Tensor) and state.device.type != "meta":
-        content = state.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
-        return zlib.crc32(content.data, zlib.crc32(_form(state).encode()))
-    return zlib.crc32(repr(state).encode())
-
-
-def _form(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return f"{tuple(value.shape)} {value.dtype}"
-    return "nothing" if value is None else type(value).__name__

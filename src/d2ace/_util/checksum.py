@@ -1,0 +1,40 @@
+"""Checksums of states and labels, by which damage and other labels are noticed."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+__all__ = ["checksum", "form", "labels_checksum"]
+
+
+def labels_checksum(labels: sp.csr_array) -> int:
+    """Of which rows have which labels, whatever the matrix counts them in."""
+    pointer, columns = (np.asarray(a, dtype="<i8").data for a in (labels.indptr, labels.indices))
+    return zlib.crc32(columns, zlib.crc32(pointer))
+
+
+def checksum(state: Any) -> int:
+    """Of all values in a state, tensors included, on whichever device."""
+    if isinstance(state, dict):
+        kept = sorted(state.keys() - {"checksum", "device"})
+        parts = [(key, checksum(state[key])) for key in kept]
+        return zlib.crc32(repr(parts).encode())
+    if isinstance(state, (list, tuple)):
+        return zlib.crc32(repr([checksum(item) for item in state]).encode())
+    if isinstance(state, Tensor) and state.device.type != "meta":
+        content = state.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+        return zlib.crc32(content.data, zlib.crc32(form(state).encode()))
+    return zlib.crc32(repr(state).encode())
+
+
+def form(value: Any) -> str:
+    """What a value is, in a word: the shape and dtype of a tensor."""
+    if isinstance(value, Tensor):
+        return f"{tuple(value.shape)} {value.dtype}"
+    return "nothing" if value is None else type(value).__name__
