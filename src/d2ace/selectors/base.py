@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from d2ace._util import validation as inputs
+from d2ace._util.errors import ContractError
 from d2ace.selectors._engine.cursor import Cursor
 from d2ace.selectors._engine.device import DeviceState, device_type
 from d2ace.selectors._engine.flat import FlatSampler
@@ -22,6 +23,7 @@ from d2ace.selectors._engine.inputs import (
     chosen_device,
     feature_matrix,
     given_predictions,
+    loss_weights,
     named_weights,
     probability_tensor,
     refuse_shape,
@@ -355,7 +357,7 @@ class Selector(Sampler[list[int]]):
         if not self.weighs_loss(self.drawn_epoch):
             return None
         rows = self._tensors.weighed_rows(index, self.n)
-        weight = self.pair_weights(rows, self.drawn_epoch).to(self.dtype)
+        weight = loss_weights(self, self.pair_weights(rows, self.drawn_epoch), len(rows))
         return weight.to(index.device) if device_type(index) != "cpu" else weight
 
     @isolated
@@ -532,7 +534,7 @@ class Selector(Sampler[list[int]]):
         p = probability_tensor(self, self.distribution(epoch))
         total = float(p.sum()) if p.shape == (self.n,) and bool((p > 0).all()) else 0.0
         if not abs(total - 1.0) < 1e-6:
-            raise ValueError(
+            raise ContractError(
                 f"{type(self).__name__}.distribution must return {self.n} positive probabilities "
                 f"that sum to 1, got shape {tuple(p.shape)} with sum {float(p.sum())}."
             )
