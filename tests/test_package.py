@@ -78,3 +78,12 @@ def test_no_example_is_forgotten(root):
 
 def test_the_changelog_knows_this_version(root):
     assert f"## [{d2ace.__version__}]" in (root / "CHANGELOG.md").read_text()
+
+
+def test_what_is_loaded_when_first_used_is_listed_too() -> None:
+    import d2ace
+    import d2ace.report
+
+    for package in (d2ace, d2ace.report):
+        assert set(package.__all__) <= set(dir(package))
+    assert {"benchmark", "report", "training"} <= set(dir(d2ace))

@@ -20,7 +20,8 @@ __version__ = VERSION
 
 # Loaded when first used: `import d2ace` stays light.
 _SUBMODULES = (
-    *("benchmark", "data", "evaluation", "integrations", "models", "testing", "training"),
+    *("benchmark", "data", "evaluation", "integrations", "models", "report", "testing"),
+    "training",
 )
 _TRAINING = ("RunResult", "load_run", "train")
 
@@ -31,6 +32,10 @@ def __getattr__(name: str) -> Any:
     if name in _TRAINING:
         return getattr(import_module(f"{__name__}.training"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES, *_TRAINING})
 
 
 if not TYPE_CHECKING:  # type checkers read the imports

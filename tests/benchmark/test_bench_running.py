@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -295,3 +297,26 @@ def test_a_ray_cluster_gives_the_same_numbers(tmp_path, table):
     with Store(tmp_path / "ray.db") as ray, Store(tmp_path / "local.db") as local:
         assert len(scores(ray)) == 2
         assert scores(ray) == scores(local)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_a_worker_that_dies_between_runs_fails_one_run_alone(table, tmp_path) -> None:
+    first, second = small(table, selectors=["random", "d2ace"]).specs
+    engine = LocalEngine(1, tmp_path / "workers.log")
+
+    def ended(spec) -> str:
+        engine.start(spec, tmp_path / "runs" / spec.key)
+        while True:
+            for event in engine.events(1.0):
+                if event.kind != "epoch":
+                    return f"{event.kind} {event.error}"
+
+    try:
+        assert ended(first) == "finished "
+        (worker,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        os.kill(int(worker), signal.SIGKILL)
+        os.waitid(os.P_PID, int(worker), os.WEXITED | os.WNOWAIT)
+        assert ended(second) == "failed the process of the run was killed by signal 9"
+        assert ended(second) == "finished "
+    finally:
+        engine.close()

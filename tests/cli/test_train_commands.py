@@ -322,3 +322,18 @@ def test_a_read_only_folder_is_named(
     tmp_path.chmod(0o700)
     assert code == 1
     assert "cannot be used as the folder of a run" in err
+
+
+def test_an_error_in_an_own_class_names_the_line(
+    capsys: pytest.CaptureFixture[str], table_file: Path, tmp_path: Path
+) -> None:
+    code = (
+        "import d2ace\nclass Own(d2ace.Active):\n    def update(self, *_): raise KeyError('no.')\n"
+    )
+    (tmp_path / "mine.py").write_text(code)
+    selector = f"{tmp_path / 'mine.py'}:Own"
+    status, _, said = run(capsys, "train", str(table_file), *FAST, "--selector", selector)
+    assert status == 1
+    assert said.endswith(
+        "mine.py, line 3, raised KeyError: 'no.'; run again with --debug for details.\n"
+    )

@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import d2ace
+from d2ace._util.errors import ContractError
 
 N, Q, BATCH = 30, 3, 8
 RNG = np.random.default_rng(5)
@@ -387,3 +388,25 @@ class TestExtremeFeatures:
         features[7] *= 1e200
         with pytest.raises(ValueError, match=r"values up to .*e\+200, beside which those of row 0"):
             make(features=features)
+
+
+class TestOwnMethods:
+    """What a method of one's own must return is said, with its name."""
+
+    @pytest.mark.parametrize(
+        ("hook", "returned", "words"),
+        [
+            ("instance_weights", {"m": torch.ones(3)}, rf"tensors \[{N}\].* got \[3\] for 'm'"),
+            ("instance_weights", {"m": np.ones(N)}, "got ndarray for 'm'"),
+            ("distribution", torch.ones(N), "that sum to 1, got shape"),
+            ("make_memory", {"m": torch.ones(N)}, "must return a Memory, got dict"),
+            ("pair_weights", torch.ones(3), r"must return a tensor \[8, 1\] or \[8, 3\]"),
+        ],
+    )
+    def test_a_wrong_return_is_named(self, hook, returned, words):
+        class Own(d2ace.Active):
+            pass
+
+        setattr(Own, hook, lambda self, *arguments: returned)
+        with pytest.raises(ContractError, match=words):
+            train(make(Own, importance_weighting=True), 4)

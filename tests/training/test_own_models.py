@@ -115,6 +115,57 @@ def test_hyperparameters_of_an_own_model_are_checked(file: Path) -> None:
         make_model(f"{file}:Net", 5, Y, hh=3)
 
 
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ("def forward(self, x): return self.layers(x)", "must return a ModelOutput, got Tensor"),
+        (
+            "def forward(self, x): return ModelOutput(self.layers(x)[:, 1:])",
+            r"must return logits \[batch, .* of shape",
+        ),
+        (
+            "def forward(self, x): return ModelOutput(self.layers(x).long())",
+            "of floating point, got torch.int64",
+        ),
+        ("def terms(self, output, y, pairs, weight): return None", "dictionary of named scalars"),
+        (
+            "def terms(self, output, y, pairs, weight): return {'all': pairs.mean(1)}",
+            "must return scalar tensors, got .* for 'all'; take the mean",
+        ),
+    ],
+)
+def test_what_a_model_must_return_is_said(
+    table: MultiLabelData, file: Path, body: str, sentence: str
+) -> None:
+    file.write_text(f"{CODE}\nclass Bad(Net):\n    {body}\n")
+    with pytest.raises(RunError, match=rf"^Bad\.(forward|terms) .*{sentence}"):
+        d2ace.train(table, f"{file}:Bad", **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("init", "sentence"),
+    [
+        ("def __init__(self): pass", r"too many positional .*write its __init__ as"),
+        (
+            "def __init__(self, n_features, Y_train, preset, h): pass",
+            r"missing a required argument: 'preset'.*write its __init__ as",
+        ),
+        (
+            "def __init__(self, n_features, Y_train):\n"
+            "        super().__init__(n_features, Y_train)\n"
+            "        self.layers = nn.Identity()",
+            "has no parameters that can be trained",
+        ),
+    ],
+)
+def test_a_model_that_cannot_be_made_is_refused(
+    table: MultiLabelData, file: Path, init: str, sentence: str
+) -> None:
+    file.write_text(f"{CODE}\nclass Bad(Net):\n    {init}\n")
+    with pytest.raises(UserError, match=sentence):
+        d2ace.train(table, f"{file}:Bad", **SMALL)
+
+
 # In a grid ----------------------------------------------------------------------------------
 
 

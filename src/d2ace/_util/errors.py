@@ -1,8 +1,8 @@
-"""The two kinds of errors a person can cause; each says in one sentence what is wrong and where."""
+"""The kinds of errors a person can cause; each says in one sentence what is wrong and where."""
 
 from __future__ import annotations
 
-__all__ = ["RunError", "SentenceError", "UserError", "full_sentence"]
+__all__ = ["ContractError", "RunError", "SentenceError", "UserError", "full_sentence"]
 
 
 def full_sentence(text: object) -> str:
@@ -29,3 +29,7 @@ class UserError(SentenceError, ValueError):
 
 class RunError(SentenceError, RuntimeError):
     """What was asked for could not be done: a file, a disk, a device (exit code 1)."""
+
+
+class ContractError(RunError, TypeError, ValueError):
+    """A class of the user's own does not return what its base class asks for (exit code 1)."""

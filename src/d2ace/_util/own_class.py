@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from .hints import did_you_mean
 
 Class = TypeVar("Class")
+_OWN = "d2ace_own_"  # how names of modules made of a user's file begin
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,16 @@ def shown_name(name: str) -> str:
     return name.rpartition(":")[2]
 
 
+def own_place(error: BaseException) -> str | None:
+    """The line of a user's file ``file.py:Class`` that raised an error; None if none did."""
+    places = [
+        f"{frame.f_code.co_filename}, line {line},"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).startswith(_OWN)
+    ]
+    return places[-1] if places else None
+
+
 def _is_missing(place: str, problem: Exception) -> bool:
     """Whether the module ``place`` itself is not there, rather than one that it imports."""
     if not place or place.startswith("."):  # what Python cannot look for
@@ -139,7 +151,7 @@ def _module_of(file: Path) -> ModuleType:
     """Import a file under a name of its own, once."""
     source = file.read_bytes()
     identity = str(file.resolve()).encode() + b"\0" + source  # edited: another module
-    name = f"d2ace_own_{hashlib.sha256(identity).hexdigest()[:16]}"
+    name = f"{_OWN}{hashlib.sha256(identity).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = spec_from_file_location(name, file)

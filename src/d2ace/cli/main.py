@@ -48,6 +48,7 @@ def _run(words: list[str], *, debug: bool, alone: bool) -> int:
         _say(f'the command line needs {error.name}; run: pip install "d2ace[bench]"')
         return 1
     from d2ace._util.errors import RunError, UserError
+    from d2ace._util.own_class import own_place
     from d2ace.data import DataError, UnknownDataError
 
     warnings.showwarning = _show_warning
@@ -74,7 +75,10 @@ def _run(words: list[str], *, debug: bool, alone: bool) -> int:
         elif isinstance(error, DataError | RunError | UserError):
             _say(str(error))
         else:
-            _say(f"unexpected {type(error).__name__}: {error}; run again with --debug for details")
+            place = own_place(error)
+            what = "unexpected" if place is None else f"{place} raised"
+            why = str(error).removesuffix(".")
+            _say(f"{what} {type(error).__name__}: {why}; run again with --debug for details")
         signum = getattr(error, "signum", None)  # a run that was asked to end, and did
         if signum is not None:
             return 128 + int(signum)

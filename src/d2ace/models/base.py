@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from d2ace._util import validation as inputs
+from d2ace._util.errors import ContractError
 
 from .layers import batch_mean, full_precision
 
@@ -117,6 +118,7 @@ class MultiLabelModel(nn.Module, ABC):
         Both shapes are what ``Selector.loss_weight`` returns. Computed in float32 at least, also
         under autocast. Works on an evaluation output too: stochastic terms then drop out.
         """
+        self._check_output(output)
         shape = output.logits.shape
         if y.shape != shape:
             raise ValueError(
@@ -131,6 +133,7 @@ class MultiLabelModel(nn.Module, ABC):
             pairs = F.binary_cross_entropy_with_logits(output.logits, y, reduction="none")
             weighted, weight = _weigh(pairs, weight)
             terms = self.terms(output, y, weighted, weight)
+            self._check_terms(terms)
             total = torch.stack(list(terms.values())).sum()
         parts = {name: value.detach() for name, value in terms.items()}
         return LossTerms(total, pairs.detach(), parts)
@@ -142,7 +145,9 @@ class MultiLabelModel(nn.Module, ABC):
         if training:
             self.eval()
         try:
-            return torch.sigmoid(full_precision(self(x).logits))
+            output = self(x)
+            self._check_output(output)
+            return torch.sigmoid(full_precision(output.logits))
         finally:
             for module in training:
                 module.training = True
@@ -192,6 +197,36 @@ class MultiLabelModel(nn.Module, ABC):
         kept = compute() if self._kept is None else self._kept
         self._kept = kept
         return kept
+
+    def _check_output(self, output: Any) -> None:
+        """Refuse what ``forward`` must not return; looks at no values."""
+        logits = getattr(output, "logits", None)
+        if not isinstance(logits, Tensor):
+            raise ContractError(
+                f"{type(self).__name__}.forward must return a ModelOutput, got "
+                f"{type(output).__name__}; return ModelOutput(logits)."
+            )
+        if logits.ndim != 2 or logits.shape[1] != self.n_labels or not logits.is_floating_point():
+            raise ContractError(
+                f"{type(self).__name__}.forward must return logits [batch, {self.n_labels}] of "
+                f"floating point, got {logits.dtype} of shape {list(logits.shape)}."
+            )
+
+    def _check_terms(self, terms: Any) -> None:
+        """Refuse terms that would not add up to one loss."""
+        if not isinstance(terms, Mapping) or not terms:
+            raise ContractError(
+                f"{type(self).__name__}.terms must return a dictionary of named scalars, got "
+                f"{type(terms).__name__}; return {{'name': loss}}."
+            )
+        for name, term in terms.items():
+            if not isinstance(term, Tensor) or term.ndim:
+                found = list(term.shape) if isinstance(term, Tensor) else type(term).__name__
+                raise ContractError(
+                    f"{type(self).__name__}.terms must return scalar tensors, got {found} for "
+                    f"{name!r}; take the mean over the batch, as d2ace.models.layers.batch_mean "
+                    "does."
+                )
 
     def check_features(self, x: Tensor) -> None:
         """Refuse instances of another width than the model was made for."""

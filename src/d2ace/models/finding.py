@@ -34,6 +34,14 @@ def make_model(
                 f"{name} has no hyperparameter {hparam!r}{did_you_mean(hparam, known)}; "
                 f"it takes {', '.join(known) or 'none'}."
             )
+    try:
+        inspect.signature(model).bind(n_features, Y_train, **hparams)
+    except TypeError as problem:
+        raise TypeError(
+            f"{name} cannot be made with (n_features, Y_train) and its hyperparameters "
+            f"({problem}); write its __init__ as (self, n_features, Y_train, *, preset='paper', "
+            "...)."
+        ) from None
     return model(n_features, Y_train, **hparams)
 
 

@@ -26,6 +26,7 @@ from d2ace.selectors._engine.flat import FlatSampler
 from d2ace.selectors._engine.inputs import (
     chosen_device,
     feature_matrix,
+    loss_weights,
     named_weights,
     probability_tensor,
 )
@@ -379,7 +380,7 @@ class Selector(Sampler[list[int]]):
         if not self.weighs_loss(self.drawn_epoch):
             return None
         rows = self._tensors.weighed_rows(index, self.n)
-        weight = self.pair_weights(rows, self.drawn_epoch).to(self.dtype)
+        weight = loss_weights(self, self.pair_weights(rows, self.drawn_epoch), len(rows))
         return weight.to(index.device) if device_type(index) != "cpu" else weight
 
     @isolated

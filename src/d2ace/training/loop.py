@@ -13,7 +13,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from d2ace._util.errors import UserError
+from d2ace._util.errors import ContractError, UserError
 from d2ace.evaluation import METRICS, Evaluation, evaluate, tune_thresholds
 
 from .config import RunConfig
@@ -96,7 +96,13 @@ class Loop(Trainer):
 
     def _selection(self) -> dict[str, Any]:
         """What the epoch's draws looked like."""
-        found = self.shared.selector.diagnostics()
+        selector = self.shared.selector
+        found = selector.diagnostics()
+        if "effective_rows" not in found:
+            raise ContractError(
+                f"{type(selector).__name__}.diagnostics must return what the base class does, and "
+                "more; return {**super().diagnostics(), 'name': number}."
+            )
         return {
             "pressure": found.get("pressure"),
             "p_beta": found.get("mixing"),

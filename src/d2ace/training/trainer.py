@@ -65,6 +65,8 @@ class Trainer:
         seed_step(config.seed, 0, 0, fabric.device)  # all processes start from the same weights
         options = config.model_options if model_options is None else model_options
         self.model = _made(make_model, config.model, train.X.shape[1], train.Y, options)
+        if not any(parameter.requires_grad for parameter in self.model.parameters()):
+            raise UserError(f"The model {config.model} has no parameters that can be trained.")
         groups = self.model.param_groups(config.learning_rate)
         self._peak = [group["lr"] for group in groups]
         # A fused step divides by the gradient scale itself, and then gradients cannot be clipped.

@@ -168,8 +168,7 @@ class _Worker:
     def gone(self) -> Event | None:
         """The worker itself has ended: by itself after its run, or in the middle of one."""
         code = self.process.wait()
-        if self.process.stdin is not None:
-            self.process.stdin.close()
+        self._close_input()
         return None if self.spec is None else self._ended(code)
 
     def _ended(self, code: int) -> Event:
@@ -184,6 +183,9 @@ class _Worker:
 
     def end(self) -> None:
         self._asked_to_end = True
-        if self.process.stdin is not None and not self.process.stdin.closed:
-            with contextlib.suppress(BrokenPipeError):
-                self.process.stdin.close()
+        self._close_input()
+
+    def _close_input(self) -> None:
+        assert self.process.stdin is not None  # noqa: S101
+        with contextlib.suppress(BrokenPipeError):  # of a task that a dead worker never read
+            self.process.stdin.close()

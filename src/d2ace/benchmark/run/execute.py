@@ -14,6 +14,7 @@ from d2ace._util.atomic import write_whole
 from d2ace._util.callbacks import Watch
 from d2ace._util.errors import RunError, UserError
 from d2ace._util.locks import Busy
+from d2ace._util.own_class import own_place
 from d2ace.benchmark.plan.checks import check_unchanged
 from d2ace.benchmark.plan.specs import training_settings
 from d2ace.data import DataError
@@ -89,7 +90,8 @@ def sentence(error: BaseException) -> str:
     """An error in one line."""
     text = " ".join(str(error).split())
     if not isinstance(error, (UserError, RunError, DataError)):
-        text = f"{type(error).__name__}: {text}"
+        place = own_place(error)
+        text = f"{type(error).__name__}: {text}" + (f" ({place})" if place else "")
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from d2ace._util.errors import ContractError
 from d2ace._util.predictions import CheckedRows, device_rows, host_rows, state_device
 from d2ace._util.staging import Staging
 from d2ace.selectors.history import Memory
@@ -47,7 +48,13 @@ class DeviceState:
         """The method's state, created when first needed."""
         if self._memory is None:
             with torch.device(self.device):
-                self._memory = self._make_memory().to(self.device)
+                memory = self._make_memory()
+            if not isinstance(memory, Memory):
+                raise ContractError(
+                    f"make_memory must return a Memory, got {type(memory).__name__}; return "
+                    "Memory(name=tensor, ...)."
+                )
+            self._memory = memory.to(self.device)
         return self._memory
 
     def staging(self, device: torch.device) -> Staging:

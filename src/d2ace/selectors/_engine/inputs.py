@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from d2ace._util.errors import ContractError
 from d2ace._util.predictions import array_tensor, state_device
 from d2ace._util.validation import Features, as_array, csr, refuse_dtype, torch_device
 
@@ -74,24 +75,43 @@ def chosen_device(device: torch.device | str) -> torch.device:
 def named_weights(selector: Any, weights: Any) -> dict[str, Tensor]:
     """What a method's ``instance_weights`` returned, checked."""
     if not isinstance(weights, dict):
-        raise TypeError(
+        raise ContractError(
             f"{type(selector).__name__}.instance_weights must return a dictionary of named "
             f"weights, got {type(weights).__name__}; return {{'name': weights}}."
         )
+    for name, weight in weights.items():
+        if not isinstance(weight, Tensor) or weight.shape != (selector.n,):
+            found = list(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
+            raise ContractError(
+                f"{type(selector).__name__}.instance_weights must return tensors "
+                f"[{selector.n}], a number for each row; got {found} for {name!r}."
+            )
     return weights
+
+
+def loss_weights(selector: Any, weight: Any, rows: int) -> Tensor:
+    """What a method's ``pair_weights`` returned, checked."""
+    shapes = [(rows, 1), (rows, selector.q)]
+    if not isinstance(weight, Tensor) or tuple(weight.shape) not in shapes:
+        found = list(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
+        raise ContractError(
+            f"{type(selector).__name__}.pair_weights must return a tensor [{rows}, 1] or "
+            f"[{rows}, {selector.q}] for {rows} rows, got {found}."
+        )
+    return weight.to(selector.dtype)
 
 
 def probability_tensor(selector: Any, probabilities: Any) -> Tensor:
     """What a method's ``distribution`` returned, checked; a copy, as it may be its memory."""
     if not isinstance(probabilities, Tensor):
-        raise TypeError(
+        raise ContractError(
             f"{type(selector).__name__}.distribution must return a tensor [n] of probabilities, "
             f"got {type(probabilities).__name__}; wrap them in torch.as_tensor(...)."
         )
     p = probabilities.to(torch.float64, copy=True)
     total = float(p.sum()) if p.shape == (selector.n,) and bool((p > 0).all()) else 0.0
     if not abs(total - 1.0) < 1e-6:
-        raise ValueError(
+        raise ContractError(
             f"{type(selector).__name__}.distribution must return {selector.n} positive "
             f"probabilities that sum to 1, got shape {tuple(p.shape)} with sum {float(p.sum())}."
         )

@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from d2ace._util.errors import ContractError
+
 
 @dataclass(frozen=True)
 class RowSchedule:
@@ -58,7 +60,7 @@ def checked_rows(selector: Any, rows: Any) -> int:
     """What a method's ``epoch_rows`` returned."""
     whole = isinstance(rows, (int, np.integer)) and not isinstance(rows, bool)
     if not whole or not 1 <= rows <= selector.n:
-        raise ValueError(
+        raise ContractError(
             f"{type(selector).__name__}.epoch_rows must return a whole number of rows from 1 to "
             f"{selector.n}, got {rows!r}."
         )
