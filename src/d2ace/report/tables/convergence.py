@@ -35,10 +35,10 @@ def targets(name: str, comparison: MethodComparison) -> ReportTable | None:
             spread = ""
             if there.seconds is not None and not np.isnan(there.seconds):
                 spread = f"{there.seconds:.1f} s"
-            notes = [there.count] if there.runs else []
+            notes = [there.of_runs] if there.runs else []
             if there.runs and method != BASELINE:
                 when = "" if back.epochs is None else f", {back.epochs:g}"
-                notes.append(f"{BASELINE} {back.count}{when}")
+                notes.append(f"{BASELINE} {back.of_runs}{when}")
             row.append(Cell(there.text, there.epochs, spread=spread, note="\n".join(notes)))
             data.append(
                 {
@@ -154,7 +154,7 @@ def losses(name: str, comparison: MethodComparison) -> ReportTable | None:
     )
 
 
-class _Arrivals(NamedTuple):
+class _GoalReached(NamedTuple):
     """How many runs reach a goal; the median epoch and seconds if more than half do."""
 
     reached: int
@@ -163,7 +163,7 @@ class _Arrivals(NamedTuple):
     seconds: float | None
 
     @property
-    def count(self) -> str:
+    def of_runs(self) -> str:
         return f"{self.reached} of {self.runs}"
 
     @property
@@ -177,7 +177,7 @@ class _Arrivals(NamedTuple):
 
 def _arrivals(
     runs: list[tuple[StoredRun, Array]], others: list[tuple[StoredRun, Array]]
-) -> _Arrivals:
+) -> _GoalReached:
     """The runs on their way to the best score of the other run with the same fold and seed."""
     goals = _goals(others)
     reached = [
@@ -189,7 +189,7 @@ def _arrivals(
     # More than half must arrive for a median that counts the others as "never".
     often = 2 * len(hits) > len(reached)
     epochs, seconds = (_median(hits, len(reached), part) if often else None for part in (0, 1))
-    return _Arrivals(len(hits), len(reached), epochs, seconds)
+    return _GoalReached(len(hits), len(reached), epochs, seconds)
 
 
 def _goals(runs: list[tuple[StoredRun, Array]]) -> dict[tuple[int, int], float]:
