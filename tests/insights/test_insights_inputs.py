@@ -120,7 +120,8 @@ def test_a_state_of_other_labels_or_a_damaged_one_is_refused_and_changes_nothing
 
 
 @pytest.mark.parametrize(
-    "twin", [copy.copy, copy.deepcopy, lambda i: pickle.loads(pickle.dumps(i))]
+    "twin",
+    [copy.copy, copy.deepcopy, lambda i: pickle.loads(pickle.dumps(i))],  # noqa: S301
 )
 def test_a_copy_goes_its_own_way(twin):
     one = trained()
