@@ -17,7 +17,7 @@ from d2ace._util import validation as inputs
 from d2ace._util.checksum import checksum, form, labels_checksum
 from d2ace._util.errors import UserError
 from d2ace._util.isolation import isolated
-from d2ace._util.predictions import (
+from d2ace._util.observations import (
     device_rows,
     given_predictions,
     host_rows,

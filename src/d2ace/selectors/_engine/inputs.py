@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from d2ace._util.predictions import array_tensor, state_device
+from d2ace._util.observations import array_tensor, state_device
 from d2ace._util.validation import Features, as_array, csr, refuse_dtype, torch_device
 
 
