@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .predictions import CheckedRows
+from .observations import CheckedRows
 
 PAIRS = 1 << 17  # pairs processed together
 _SLACK = 1e-6  # by which rounding may carry a probability beyond 0 or 1

@@ -17,7 +17,7 @@ from d2ace._util import validation as inputs
 from d2ace._util.checksum import checksum, form, labels_checksum
 from d2ace._util.errors import UserError
 from d2ace._util.isolation import isolated
-from d2ace._util.predictions import (
+from d2ace._util.observations import (
     device_rows,
     given_predictions,
     host_rows,
@@ -32,8 +32,8 @@ from .records import Records
 
 FORMAT = 1
 _KEYS = {"format", "kind", "shape", "labels", "state", "device", "sums", "checksum"}
-_ABOVE = {"full": math.log(2.0), "compact": 0.5}
-"""Which suspicion is flagged unless you say: a coin's loss, and its |p - y|."""
+_ABOVE = {"full": 0.6, "compact": 0.35}
+"""Which suspicion is flagged unless you say; chosen in benchmarks/insights.md."""
 
 
 class Insights:
@@ -143,14 +143,12 @@ class Insights:
     def suspicion(self) -> Tensor:
         """[n, q], float32: larger means more probably wrong; NaN for rows never observed.
 
-        The mean loss of the pair over its visits, minus the mean of its label and given value
-        times how well the label was learnt.
+        The mean loss of the pair over its visits, minus half the mean over all pairs of the same
+        label and given value.
         """
         sums = self._observed()
         given = self._labels_on(sums.visits.device)
-        return scoring.suspicion(
-            sums.mean_loss(given), sums.mean_probability(), given, sums.visits > 0
-        )
+        return scoring.suspicion(sums.mean_loss(given), given, sums.visits > 0)
 
     @isolated
     def label_issues(self, above: float | None = None) -> Records:
@@ -162,7 +160,7 @@ class Insights:
         Parameters
         ----------
         above : float, optional
-            Flag pairs whose suspicion is larger; ln 2, the loss of a coin, unless given (0.5 with
+            Flag pairs whose suspicion is larger; 0.6 unless given (0.35 with
             ``state="compact"``). A larger value flags fewer pairs, more of them rightly.
         """
         score = self.suspicion()

@@ -28,14 +28,13 @@ def learnt(probability: Tensor, given: Tensor, rows: Tensor) -> Tensor:
     return torch.where(both, (positive - negative).clamp(0.0, 1.0), torch.nan)
 
 
-def suspicion(loss: Tensor, probability: Tensor, given: Tensor, rows: Tensor) -> Tensor:
-    """Mean loss of a pair minus what is usual for its label and given value; NaN where unseen.
+def suspicion(loss: Tensor, given: Tensor, rows: Tensor) -> Tensor:
+    """Mean loss of a pair minus half the mean of its label and given value; NaN where unseen.
 
-    The mean of the group counts as far as the label was learnt: of a label that cannot be
-    learnt, the group's mean says how rare it is, and not how hard.
+    Without the group's mean, rare positives stand first whatever is wrong; with all of it, labels
+    that cannot be learnt look flawless. ``benchmarks/insights.md`` has the measurements.
     """
-    share = learnt(probability, given, rows).nan_to_num(0.0)
     negative, positive = group_means(loss, given, rows)
-    usual = torch.where(given, share * positive, share * negative)
-    score = (loss - usual).to(torch.float32)
+    usual = torch.where(given, positive, negative)
+    score = (loss - 0.5 * usual).to(torch.float32)
     return score.masked_fill_(~rows.unsqueeze(1), torch.nan)

@@ -17,7 +17,7 @@ from torch.utils.data import Sampler
 from d2ace._util import validation as inputs
 from d2ace._util.checksum import labels_checksum
 from d2ace._util.isolation import isolated
-from d2ace._util.predictions import given_predictions, refuse_shape
+from d2ace._util.observations import given_predictions, refuse_shape
 from d2ace._util.staging import Staging
 from d2ace.selectors._engine.batches import WAYS, batch_sizes, batches_of
 from d2ace.selectors._engine.cursor import Cursor

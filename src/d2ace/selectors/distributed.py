@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from d2ace._util.errors import UserError
-from d2ace._util.predictions import given_predictions, host_rows, refuse_shape
+from d2ace._util.observations import given_predictions, host_rows, refuse_shape
 from d2ace.selectors._engine.multiprocess import BatchPart, SharedSelector
 
 from .base import Selector

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from d2ace._util.errors import ContractError
-from d2ace._util.predictions import CheckedRows, device_rows, host_rows, state_device
+from d2ace._util.observations import CheckedRows, device_rows, host_rows, state_device
 from d2ace._util.staging import Staging
 from d2ace.selectors.history import Memory
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from d2ace._util.errors import ContractError
-from d2ace._util.predictions import array_tensor, state_device
+from d2ace._util.observations import array_tensor, state_device
 from d2ace._util.validation import Features, as_array, csr, refuse_dtype, torch_device
 
 
