@@ -211,8 +211,8 @@ class TestDrawnAhead:
         assert self.position(selector) == 0
 
     def test_rows_that_stay_on_an_accelerator_count_by_their_number(self):
-        cursor = Cursor(batches=6)
-        cursor.begin()
+        cursor = Cursor(BATCH)
+        cursor.begin(6 * BATCH)
         for start in range(0, 5 * BATCH, BATCH):
             cursor.drew(list(range(start, start + BATCH)))
         for _ in range(4):

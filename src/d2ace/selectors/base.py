@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from d2ace._util import validation as inputs
+from d2ace.selectors._engine.batches import WAYS, batch_sizes, batches_of
 from d2ace.selectors._engine.cursor import Cursor
 from d2ace.selectors._engine.device import DeviceState, device_type
 from d2ace.selectors._engine.flat import FlatSampler
@@ -27,13 +28,14 @@ from d2ace.selectors._engine.inputs import (
     refuse_shape,
 )
 from d2ace.selectors._engine.isolation import isolated
-from d2ace.selectors._engine.options import refuse_unknown
+from d2ace.selectors._engine.options import refuse_clashes, refuse_unknown
 from d2ace.selectors._engine.reminders import Reminders, warn_of_going_back
+from d2ace.selectors._engine.row_schedule import RowSchedule, checked_rows
 from d2ace.selectors._engine.staging import Staging
 from d2ace.selectors._engine.state import feature_marks, labels_checksum, refuse_unfit, state_of
 from d2ace.selectors._engine.verification import verify
 
-from . import drawing, probability
+from . import probability
 from .history import Memory
 from .reference import Reference
 
@@ -58,6 +60,12 @@ class Selector(Sampler[list[int]]):
         Batches are a pure function of seed, epoch and what was observed.
     preset : "paper" or "reference"
         What the paper says, or what its authors' code does. Options given explicitly win.
+    draw : "batch", "epoch" or "once", optional
+        How an epoch is drawn from P: each batch anew; every row as often as P says, to the nearest
+        whole number; or each row at most once. "batch" unless the method says otherwise.
+    rows_per_epoch : float, int or a pair of them
+        How many rows an epoch draws: a share up to 1.0 or a whole number. A pair runs linearly
+        from the first selective epoch to the last.
     replacement, importance_weighting : bool
         Draw rows of a batch independently; offer :meth:`loss_weight` 1/(n P_i). Both together
         are the unbiased estimator of the paper's Lemma 2.
@@ -79,6 +87,10 @@ class Selector(Sampler[list[int]]):
     """s0, of the methods that have one."""
     reference: ClassVar[Reference] = Reference()
     """What ``preset="reference"`` changes."""
+    presets: ClassVar[tuple[str, ...]] = ("paper", "reference")
+    """What ``preset`` may be."""
+    default_draw: ClassVar[str] = "batch"
+    """What ``draw`` is unless given."""
     uses_features: ClassVar[bool] = True
     """Whether the method looks at ``features``; those of images cost a pass to make."""
     merges_updates: ClassVar[bool] = False
@@ -96,6 +108,8 @@ class Selector(Sampler[list[int]]):
         warmup: int = 10,
         seed: int = 0,
         preset: str = "paper",
+        draw: str | None = None,
+        rows_per_epoch: float | tuple[float, float] = 1.0,
         replacement: bool = False,
         importance_weighting: bool = False,
         on_invalid: str = "error",
@@ -112,9 +126,13 @@ class Selector(Sampler[list[int]]):
         self.epochs = inputs.whole_number("epochs", epochs, 1)
         self.warmup = inputs.whole_number("warmup", warmup, 0)
         self.seed = inputs.whole_number("seed", seed, 0)
-        self.preset = inputs.choice("preset", preset, ("paper", "reference"))
+        self.preset = inputs.choice("preset", preset, self.presets)
+        self.draw = inputs.choice("draw", draw or self.default_draw, tuple(WAYS))
+        self.row_schedule = RowSchedule.of(rows_per_epoch, self.n)
+        """The option ``rows_per_epoch``."""
         self.replacement = inputs.truth("replacement", replacement)
         self.importance_weighting = inputs.truth("importance_weighting", importance_weighting)
+        refuse_clashes(self)
         self.on_invalid = inputs.choice("on_invalid", on_invalid, ("error", "skip"))
         self.predictions = inputs.choice("predictions", predictions, ("train", "full_pass"))
         self.device = None if device is None else chosen_device(device)
@@ -130,7 +148,7 @@ class Selector(Sampler[list[int]]):
         self._initial_extra: dict[str, float] | None = None
         self._dense_labels: Tensor | None = None
         self._tensors = DeviceState(self.device, self.make_memory, self._make_staging)
-        self._cursor = Cursor(-(-self.n // self.batch_size))
+        self._cursor = Cursor(self.batch_size)
         self._reminders = Reminders()
         self.recompute_seconds = 0.0
         """Seconds that the probabilities of the epoch drawn last took."""
@@ -160,6 +178,10 @@ class Selector(Sampler[list[int]]):
     def selects(self, epoch: int) -> bool:
         """Whether an epoch is drawn by P; else it is a plain shuffle."""
         return epoch > self.warmup
+
+    def epoch_rows(self, epoch: int) -> int:
+        """How many rows an epoch draws, 1 to n; asked when it begins, like :meth:`distribution`."""
+        return self.row_schedule.rows(probability.progress(epoch, self.warmup, self.epochs))
 
     def weighs_loss(self, epoch: int) -> bool:
         """Whether :meth:`loss_weight` gives weights in an epoch."""
@@ -240,8 +262,8 @@ class Selector(Sampler[list[int]]):
     # What a training loop uses --------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Number of batches per epoch."""
-        return self._cursor.batches
+        """Number of batches of the epoch being drawn or, between epochs, of the coming one."""
+        return -(-self._rows() // self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
         """The next epoch's batches (of an epoch resumed in its middle: the remaining ones)."""
@@ -252,13 +274,14 @@ class Selector(Sampler[list[int]]):
             start = perf_counter()
             selective = self.selects(cursor.upcoming)
             self._reminders.warn(self, cursor, selective=selective)
+            rows = self._coming_rows()
             self._tensors.drawn = self._distribution(cursor.upcoming) if selective else None
             self.recompute_seconds = perf_counter() - start
-            cursor.begin()
+            cursor.begin(rows)
         ledger = cursor.ledger
         ledger.watched = True
         try:
-            for batch in self._batches(cursor.drawn_epoch, self._tensors.drawn, ledger.drawn):
+            for batch in self._left_batches():
                 if self._cursor.ledger is not ledger:  # another iterator has begun, or a state
                     return  # was loaded
                 cursor.drew(batch)
@@ -277,16 +300,17 @@ class Selector(Sampler[list[int]]):
         """
         cursor = self._cursor
         if cursor.resuming or cursor.drawn_from:
-            drawn, position = self._tensors.drawn, cursor.ledger.drawn
-            return list(self._batches(cursor.drawn_epoch, drawn, position))
-        selective = self.selects(cursor.upcoming)
-        drawn = self._distribution(cursor.upcoming) if selective else None
-        return list(self._batches(cursor.upcoming, drawn, 0))
+            return list(self._left_batches())
+        epoch, rows = cursor.upcoming, self._coming_rows()
+        drawn = self._distribution(epoch) if self.selects(epoch) else None
+        return list(batches_of(self, epoch, rows, drawn))
 
     @property
     def rows_per_epoch(self) -> int:
         """Number of rows in the batches of the epoch that is or will be drawn: n, as a rule."""
-        return sum(self._batch_sizes(selective=self.selects(self._cursor.drawing)))
+        cursor = self._cursor
+        selective = self.selects(cursor.drawn_epoch if cursor.in_hand else cursor.upcoming)
+        return sum(batch_sizes(self, self._rows(), selective=selective))
 
     @property
     def epoch(self) -> int:
@@ -403,18 +427,9 @@ class Selector(Sampler[list[int]]):
         p = self._tensors.drawn
         if p is None:
             share = 1.0 / self.n
-            return {
-                "effective_rows": float(self.n),
-                "entropy": math.log(self.n),
-                "p_min": share,
-                "p_max": share,
-            }
-        found = {
-            "effective_rows": float(1.0 / (p * p).sum()),
-            "entropy": float(-(p * p.log()).sum()),
-            "p_min": float(p.min()),
-            "p_max": float(p.max()),
-        }
+            rows, entropy = float(self.n), math.log(self.n)
+            return {"effective_rows": rows, "entropy": entropy, "p_min": share, "p_max": share}
+        found = probability.summary(p)
         if self.pressure is not None:
             found["pressure"] = self.selection_pressure(self.drawn_epoch)
         return found
@@ -441,7 +456,7 @@ class Selector(Sampler[list[int]]):
         A state that is damaged, or of a selector made otherwise, is refused, and changes nothing.
         """
         refuse_unfit(self, state)
-        cursor = Cursor(len(self))
+        cursor = Cursor(self.batch_size)
         cursor.load_state_dict(state["progress"])
         tensors = self._tensors.restored(state["device"], state["drawn"])
         rate = float(state["learning_rate"])
@@ -462,7 +477,7 @@ class Selector(Sampler[list[int]]):
 
     def reset(self) -> None:
         """Forget everything drawn, observed and loaded but the seed: training begins anew."""
-        self._cursor, self._reminders = Cursor(len(self)), Reminders()
+        self._cursor, self._reminders = Cursor(self.batch_size), Reminders()
         self.restarts += 1
         self._tensors.forget()
         if self._initial_extra is not None:
@@ -529,27 +544,23 @@ class Selector(Sampler[list[int]]):
     def _distribution(self, epoch: int) -> Tensor:
         """P of a selective epoch, checked."""
         self._tensors.settle()
-        p = probability_tensor(self, self.distribution(epoch))
-        total = float(p.sum()) if p.shape == (self.n,) and bool((p > 0).all()) else 0.0
-        if not abs(total - 1.0) < 1e-6:
-            raise ValueError(
-                f"{type(self).__name__}.distribution must return {self.n} positive probabilities "
-                f"that sum to 1, got shape {tuple(p.shape)} with sum {float(p.sum())}."
-            )
-        return p
+        return probability_tensor(self, self.distribution(epoch))
 
-    def _batch_sizes(self, *, selective: bool) -> list[int]:
-        full = selective and self.is_reference and self.reference.full_batches
-        return drawing.batch_sizes(self.n, self.batch_size, full=full)
+    @isolated
+    def _coming_rows(self) -> int:
+        """Number of rows of the upcoming epoch, as of what was observed so far."""
+        if type(self).epoch_rows is not Selector.epoch_rows:  # it may look at the memory
+            self._tensors.settle()
+        return checked_rows(self, self.epoch_rows(self._cursor.upcoming))
 
-    def _batches(self, epoch: int, drawn: Tensor | None, start: int) -> Iterator[list[int]]:
-        key = (self.seed, epoch)
-        sizes = self._batch_sizes(selective=drawn is not None)
-        if drawn is not None:
-            return drawing.weighted(drawn, sizes, key, start, replacement=self.replacement)
-        if self.is_reference and self.reference.stored_order:
-            return drawing.in_order(self.n, sizes, start)
-        return drawing.shuffled(self.n, sizes, key, start)
+    def _rows(self) -> int:
+        """Number of rows of the epoch in hand or, between epochs, of the upcoming one."""
+        return self._cursor.rows if self._cursor.in_hand else self._coming_rows()
+
+    def _left_batches(self) -> Iterator[list[int]]:
+        """What is left to draw of the epoch begun last."""
+        cursor, drawn = self._cursor, self._tensors.drawn
+        return batches_of(self, cursor.drawn_epoch, cursor.rows, drawn, cursor.ledger.drawn)
 
     def __repr__(self) -> str:
         return (

@@ -25,25 +25,28 @@ def generator(*key: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
 
 
-def batch_sizes(n: int, batch_size: int, *, full: bool = False) -> list[int]:
-    """ceil(n/b) sizes that sum to n (the last one short), or all min(b, n) with ``full``."""
-    count = -(-n // batch_size)
-    last = n - (count - 1) * batch_size
-    return [min(batch_size, n)] * (count - 1) + [min(batch_size, n) if full else last]
+def batch_sizes(rows: int, batch_size: int, *, full: bool = False) -> list[int]:
+    """ceil(m/b) sizes that sum to m rows (the last one short), or all min(b, m) with ``full``."""
+    count = -(-rows // batch_size)
+    last = rows - (count - 1) * batch_size
+    return [min(batch_size, rows)] * (count - 1) + [min(batch_size, rows) if full else last]
 
 
 def shuffled(n: int, sizes: list[int], key: tuple[int, ...], start: int) -> Iterator[list[int]]:
-    """Every row once: a fresh permutation cut into batches, from batch ``start`` on."""
+    """A fresh permutation, or its first rows, cut into batches, from batch ``start`` on."""
     order = generator(*key).permutation(n)
-    return _cut(order, sizes, start)
+    return cut(order, sizes, start)
 
 
-def in_order(n: int, sizes: list[int], start: int) -> Iterator[list[int]]:
-    """Rows 0..n-1 as they stand (the authors' code does not shuffle)."""
-    return _cut(np.arange(n), sizes, start)
+def in_order(n: int, sizes: list[int], key: tuple[int, ...], start: int) -> Iterator[list[int]]:
+    """Rows 0..n-1 as they stand (the authors' code does not shuffle), or a sample of them."""
+    m = sum(sizes)
+    rows = np.arange(n) if m == n else np.sort(generator(*key).permutation(n)[:m])
+    return cut(rows, sizes, start)
 
 
-def _cut(order: Array, sizes: list[int], start: int) -> Iterator[list[int]]:
+def cut(order: Array, sizes: list[int], start: int) -> Iterator[list[int]]:
+    """Rows in their order as batches, from batch ``start`` on."""
     position = sum(sizes[:start])
     for size in sizes[start:]:
         yield order[position : position + size].tolist()

@@ -75,11 +75,25 @@ def softmax(scaled: Tensor, *, floor: float) -> Tensor:
 
 def decaying_pressure(start: float, epoch: int, warmup: int, epochs: int) -> float:
     """s(t) = s0 (1/s0)^((t - T_w - 1)/(T - T_w - 1)): s0 in the first selective epoch, 1 at T."""
+    return float(max(1.0, start ** (1.0 - progress(epoch, warmup, epochs))))
+
+
+def progress(epoch: int, warmup: int, epochs: int) -> float:
+    """From 0 in the first selective epoch (and before) to 1 in the last, T (and after)."""
     if epoch > epochs:
         return 1.0
     span = epochs - warmup - 1
-    progress = (epoch - warmup - 1) / span if span > 0 else 0.0
-    return float(max(1.0, start ** (1.0 - min(max(progress, 0.0), 1.0))))
+    return min(max((epoch - warmup - 1) / span, 0.0), 1.0) if span > 0 else 0.0
+
+
+def summary(p: Tensor) -> dict[str, float]:
+    """How even P is: effective rows 1 / sum P^2, entropy in nats, least and largest value."""
+    return {
+        "effective_rows": float(1.0 / (p * p).sum()),
+        "entropy": float(-(p * p.log()).sum()),
+        "p_min": float(p.min()),
+        "p_max": float(p.max()),
+    }
 
 
 def stage_mix(

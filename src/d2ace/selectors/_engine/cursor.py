@@ -7,27 +7,33 @@ from typing import Any
 from .epoch_count import EpochCount
 from .ledger import Ledger
 
-_KEYS = {"epoch", "inside", "position", "drawn_epoch", "shift", "told"}
+_KEYS = {"epoch", "inside", "position", "drawn_epoch", "rows", "shift", "told"}
 
 
 class Cursor:
-    """The place in a training run of epochs of ``batches`` batches each."""
+    """The place in a training run, whose epochs may differ in their number of rows."""
 
-    def __init__(self, batches: int) -> None:
-        self.batches = batches
+    def __init__(self, batch_size: int) -> None:
+        self.batch_size = batch_size
+        self.rows = 0  # of the epoch begun last
         self.drawn_epoch = 0  # the epoch begun last
         self.upcoming = 1  # the epoch to be begun next
         self.running = False  # batches of `drawn_epoch` are left to draw
         self.resuming = False  # ... and nobody draws them yet
         self.untouched = False  # a state with a place was loaded, and nothing drawn since
         self.restored = False  # ... or since then moved, without a batch
-        self.ledger = Ledger(batches, told=False)
+        self.ledger = Ledger(0, told=False)
         self.count = EpochCount()
 
     @property
-    def drawing(self) -> int:
-        """The epoch being drawn or, between epochs, the next one to be drawn."""
-        return self.drawn_epoch if self.running else self.upcoming
+    def batches(self) -> int:
+        """Number of batches of the epoch begun last."""
+        return -(-self.rows // self.batch_size)
+
+    @property
+    def in_hand(self) -> bool:
+        """Whether the epoch begun last is being drawn or trained, or is to be resumed."""
+        return self.resuming or self.drawn_from or (self._open and not self.running)
 
     @property
     def epoch(self) -> int:
@@ -57,9 +63,9 @@ class Cursor:
         elif not self.restored:  # what was not observed of the epoch before is late from now on
             self._stop()
 
-    def begin(self) -> None:
-        """Enter the upcoming epoch."""
-        self.drawn_epoch = self.upcoming
+    def begin(self, rows: int) -> None:
+        """Enter the upcoming epoch, which draws ``rows`` rows."""
+        self.drawn_epoch, self.rows = self.upcoming, rows
         self.upcoming += 1
         self._start(0)
 
@@ -135,7 +141,7 @@ class Cursor:
 
     def resumable(self) -> Cursor:
         """The same place for a copy, from which nobody draws yet."""
-        other = Cursor(self.batches)
+        other = Cursor(self.batch_size)
         other.load_state_dict(self.state_dict())
         other.untouched = False
         return other
@@ -150,6 +156,7 @@ class Cursor:
             "inside": inside,
             "position": trained if inside else 0,
             "drawn_epoch": self.drawn_epoch,
+            "rows": self.rows,
             "shift": self.count.shift,
             "told": self.ledger.told,
         }
@@ -158,15 +165,17 @@ class Cursor:
         """Stand where :meth:`state_dict` was taken; a state that is none is refused."""
         if not isinstance(state, dict) or state.keys() != _KEYS:
             raise ValueError(f"The state's progress is {state!r}, which is not a selector's.")
-        numbers = [state[key] for key in ("epoch", "position", "drawn_epoch", "shift")]
-        epoch, position, drawn, shift = numbers
+        numbers = [state[key] for key in ("epoch", "position", "drawn_epoch", "rows", "shift")]
+        epoch, position, drawn, rows, shift = numbers
         inside = bool(state["inside"])
         whole = all(type(number) is int for number in numbers)
-        if not whole or epoch < 1 or drawn < 0 or not 0 <= position < self.batches:
+        place = whole and 0 <= position * self.batch_size < max(rows, 0 if inside else 1)
+        if not place or epoch < 1 or drawn < 0:
             raise ValueError(
-                f"The state stands at epoch {epoch}, batch {position}, "
-                f"but an epoch has {self.batches} batches."
+                f"The state stands at epoch {epoch}, batch {position}, of an epoch of {rows} rows "
+                f"in batches of {self.batch_size}."
             )
+        self.rows = rows
         self.drawn_epoch = epoch if inside else drawn
         self.upcoming = epoch + 1 if inside else epoch
         self.running = self.resuming = inside

@@ -146,13 +146,20 @@ def named_weights(selector: Any, weights: Any) -> dict[str, Tensor]:
 
 
 def probability_tensor(selector: Any, probabilities: Any) -> Tensor:
-    """What a method's ``distribution`` returned, in float64; a copy, as it may be its memory."""
+    """What a method's ``distribution`` returned, checked; a copy, as it may be its memory."""
     if not isinstance(probabilities, Tensor):
         raise TypeError(
             f"{type(selector).__name__}.distribution must return a tensor [n] of probabilities, "
             f"got {type(probabilities).__name__}; wrap them in torch.as_tensor(...)."
         )
-    return probabilities.to(torch.float64, copy=True)
+    p = probabilities.to(torch.float64, copy=True)
+    total = float(p.sum()) if p.shape == (selector.n,) and bool((p > 0).all()) else 0.0
+    if not abs(total - 1.0) < 1e-6:
+        raise ValueError(
+            f"{type(selector).__name__}.distribution must return {selector.n} positive "
+            f"probabilities that sum to 1, got shape {tuple(p.shape)} with sum {float(p.sum())}."
+        )
+    return p
 
 
 def _refuse_output(name: str, value: Any) -> None:

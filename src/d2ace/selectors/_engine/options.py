@@ -18,6 +18,8 @@ class CommonOptions(TypedDict, total=False):
     warmup: int
     seed: int
     preset: str
+    draw: str | None
+    rows_per_epoch: float | tuple[float, float]
     replacement: bool
     importance_weighting: bool
     on_invalid: str
@@ -46,3 +48,18 @@ def refuse_unknown(method: type[Any], options: dict[str, Any]) -> None:
                 f"{method.__name__} has no option {option!r}{did_you_mean(option, known)}; "
                 f"it takes {', '.join(known)}."
             )
+
+
+def refuse_clashes(selector: Any) -> None:
+    """Raise where ``draw`` does not go with other options of the selector."""
+    draw = selector.draw
+    if selector.replacement and draw != "batch":
+        raise ValueError(
+            f"replacement=True draws the rows of a batch independently, but draw={draw!r} draws "
+            "the epoch as a whole; use draw='batch', or leave replacement out."
+        )
+    if selector.importance_weighting and draw == "once":
+        raise ValueError(
+            "importance_weighting=True weighs a row by 1/(n P_i), but with draw='once' a row is "
+            "not drawn in proportion to P_i; use draw='epoch' or draw='batch'."
+        )

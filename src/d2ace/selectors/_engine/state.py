@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["feature_marks", "identity", "refuse_unfit", "state_of"]
 
-FORMAT = 2
+FORMAT = 3
 _KEYS = {
     *("format", "method", "shape", "labels", "options", "features", "seed", "learning_rate"),
     *("progress", "drawn", "device", "memory", "extra", "checksum"),
@@ -95,6 +95,7 @@ def _options(selector: Selector) -> dict[str, Any]:
         for name in options_of(type(selector))
         if name not in _FREE and hasattr(selector, name)
     }
+    values["rows_per_epoch"] = _plain(selector.row_schedule.given)  # not those of this epoch
     return {name: value for name, value in values.items() if value is not NotImplemented}
 
 

@@ -1,0 +1,109 @@
+"""All rows of an epoch drawn together, as a pure function of (seed, epoch, probabilities).
+
+``draw="epoch"`` is systematic sampling: each row as often as P says, to the nearest whole number.
+``draw="once"`` is successive sampling: each row at most once. Independent batches are in
+``drawing.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from torch import Tensor
+
+from .drawing import Array, cut, generator
+from .probability import GUARD
+
+_DEALS = 64  # random orders in which batches are served; more would only take longer
+
+
+def systematic(
+    probabilities: Tensor, sizes: list[int], key: tuple[int, ...], start: int = 0
+) -> Iterator[list[int]]:
+    """Row i floor(m P_i) or ceil(m P_i) times among m draws, m P_i times in the mean.
+
+    No row comes twice in a batch, so none has more copies than there are batches to hold them;
+    what is above goes to the others in proportion to P.
+    """
+    source = generator(*key)
+    cap = len(sizes) if sizes[-1] == sizes[0] else len(sizes) - 1
+    expected = expected_copies(probabilities.cpu().numpy(), sum(sizes), cap)
+    order = source.permutation(expected.size)
+    copies = _copies(expected[order], sum(sizes), source)
+    table = _dealt(np.repeat(order, copies), sizes, source)
+    for number in range(start, len(sizes)):
+        yield table[number, : sizes[number]].tolist()
+
+
+def once(
+    probabilities: Tensor, sizes: list[int], key: tuple[int, ...], start: int = 0
+) -> Iterator[list[int]]:
+    """The rows with the m smallest exponential keys e_i / P_i, in random order."""
+    source, m = generator(*key), sum(sizes)
+    keys = source.standard_exponential(len(probabilities)) / probabilities.cpu().numpy()
+    rows = np.flatnonzero(keys <= np.partition(keys, m - 1)[m - 1])[:m]
+    source.shuffle(rows)
+    return cut(rows, sizes, start)
+
+
+def expected_copies(p: Array, m: int, cap: int) -> Array:
+    """How often each row comes in the mean: m P_i, where none of them is above the cap.
+
+    Else min(cap, c P_i), with the c for which these sum to m.
+    """
+    expected = p * (m / p.sum())
+    if expected.max() <= cap:
+        return expected
+    most = m // cap  # rows at the cap, of which there cannot be more
+    ordered = np.partition(p, p.size - most)
+    heaviest = np.sort(ordered[p.size - most :])[::-1]
+    lighter = ordered[: p.size - most].sum()
+    left = lighter + np.cumsum(heaviest[::-1])[::-1]  # the mass of all rows but the k heaviest
+    fits = (m - cap * np.arange(most)) * (heaviest / left) <= cap
+    at_cap, mass = (int(fits.argmax()), left[fits.argmax()]) if fits.any() else (most, lighter)
+    return np.minimum((m - cap * at_cap) * (p / mass), cap)
+
+
+def _copies(expected: Array, m: int, source: np.random.Generator) -> Array:
+    """Whole copies, and one more for each row in whose fractional part a point u + k falls."""
+    whole = np.floor(expected + GUARD)
+    points = m - whole.sum()
+    if points:
+        edges = np.cumsum(np.maximum(expected - whole, 0.0))
+        edges *= points / edges[-1]
+        whole += np.diff(np.floor(edges + source.random()), prepend=0.0)
+    return whole.astype(np.int64)
+
+
+def _dealt(rows: Array, sizes: list[int], source: np.random.Generator) -> Array:
+    """Batches [k, b] of ``rows``, in which copies stand together; no batch holds a row twice.
+
+    Rows are dealt in rounds, one to each batch, until the last batch is full, then one to each of
+    the others: copies that follow each other reach different batches. A new order of the batches
+    every few rounds keeps these from sharing the same rows. There, a row with copies on both
+    sides is kept from the batches that hold it.
+    """
+    count, size, last = len(sizes), sizes[0], sizes[-1]
+    table = np.empty((count, size), rows.dtype)
+    step = -(-size // _DEALS)
+    stops = sorted({*range(step, size, step), last, size})
+    place, dealt, order = 0, 0, np.empty(0, np.int64)
+    for stop in stops:
+        width = count if place < last else count - 1
+        rounds = rows[dealt : dealt + (stop - place) * width].reshape(-1, width)
+        order = _avoiding(source.permutation(width), order, rows, dealt)
+        table[order, place:stop] = rounds.T
+        place, dealt = stop, dealt + rounds.size
+    return table
+
+
+def _avoiding(order: Array, before: Array, rows: Array, dealt: int) -> Array:
+    """``order``, in which the row dealt last meets no batch that holds it after ``before``."""
+    if not dealt or rows[dealt] != rows[dealt - 1]:
+        return order
+    behind = np.count_nonzero(rows[dealt - len(before) : dealt] == rows[dealt])
+    ahead = np.count_nonzero(rows[dealt : dealt + len(order)] == rows[dealt])
+    held = before[len(before) - behind :]
+    first = order[~np.isin(order, held)][:ahead]
+    return np.concatenate([first, order[~np.isin(order, first)]])
