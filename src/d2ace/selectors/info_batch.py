@@ -99,8 +99,8 @@ class InfoBatch(Selector):
         """P such that systematic sampling takes every hard row, and ``kept`` of the easy ones."""
         easy, count, kept = self._easy()
         rows = self.n - count + kept
-        share = kept / max(count, 1)
-        return torch.where(easy, share / rows, 1.0 / rows)
+        p = torch.full((self.n,), 1.0 / rows, dtype=torch.float64, device=easy.device)
+        return torch.where(easy, p * (kept / max(count, 1)), p)
 
     def weighs_loss(self, epoch: int) -> bool:
         return self.selects(epoch)
