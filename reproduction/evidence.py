@@ -14,6 +14,7 @@ from judging import (
     FIRST,
     HUNDREDTH,
     LEVEL,
+    PAPER_METHODS,
     RANKED,
     UNTESTABLE,
     Finding,
@@ -31,7 +32,7 @@ from d2ace.report import published
 from d2ace.report.collect import Laboratory
 from d2ace.report.judgement import judge
 from d2ace.report.method_comparison import MethodComparison, Scores
-from d2ace.report.method_names import BASELINE, CANDIDATE, METHODS
+from d2ace.report.method_names import BASELINE, CANDIDATE
 from d2ace.report.run_values import Array, curve
 from d2ace.report.tables import convergence as convergence_tables
 from d2ace.report.tables import cost as cost_tables
@@ -72,7 +73,7 @@ def _published(one: MethodComparison, metric: str) -> Scores:
     table = {
         dataset: {
             method: score
-            for method in METHODS
+            for method in PAPER_METHODS
             if (score := printed.score(metric, one.model, dataset, method)) is not None
         }
         for dataset in one.datasets
@@ -202,7 +203,7 @@ def epochs_to_last_loss(one: MethodComparison, dataset: str) -> dict[str, float]
                 [_epoch(curve(run, "epoch_loss") <= goals[run.fold, run.seed]) for run in runs]
             )
         )
-        for method in METHODS
+        for method in PAPER_METHODS
         if (runs := one.runs(dataset, method))
     }
 
@@ -313,7 +314,9 @@ def _tables(laboratory: Laboratory) -> list[tuple[MethodComparison, str]]:
 
 def _shares(one: MethodComparison, dataset: str) -> dict[str, float]:
     """What selection takes beside training, by method."""
-    found = {method: cost_tables.selection_share(one.runs(dataset, method)) for method in METHODS}
+    found = {
+        method: cost_tables.selection_share(one.runs(dataset, method)) for method in PAPER_METHODS
+    }
     return {method: share for method, share in found.items() if share is not None}
 
 
@@ -322,7 +325,7 @@ def column(table: ReportTable | None, dataset: str, column: str) -> dict[str, fl
     return {
         row["method"]: row[column]
         for row in (table.data or () if table is not None else ())
-        if row["dataset"] == dataset and row["method"] in METHODS
+        if row["dataset"] == dataset and row["method"] in PAPER_METHODS
     }
 
 

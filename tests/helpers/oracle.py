@@ -1,4 +1,4 @@
-"""Slow, obvious NumPy transcription of the eight batch-selection methods.
+"""Slow, obvious NumPy transcription of the batch-selection methods.
 
 An independent oracle for the fast implementation: float64, plain loops, and the *full* history of
 every instance instead of rings and running moments. Section numbers are those of the selection
@@ -478,8 +478,73 @@ class D2ACEOracle(Oracle):
         return p * by_u + (1.0 - p) * by_h  # paper Eq. sampling_prob
 
 
+class OnlineBatchOracle(Oracle):
+    """Loshchilov and Hutter 2015: P falls exponentially with the rank of the last loss."""
+
+    paper: ClassVar = {"pressure": 100.0}
+
+    def weights(self, t: int) -> dict[str, Array]:
+        return {"loss": bce(self.last(), self.labels).sum(axis=1)}
+
+    def selective(self, t: int) -> Array:
+        loss, z = self.weights(t)["loss"], np.zeros(self.n)
+        for i in range(self.n):
+            before = sum(1 for other in loss if other > loss[i])
+            equal = sum(1 for other in loss if other == loss[i])
+            rank = before + (1 + equal) / 2.0  # the mean of before + 1 .. before + equal
+            z[i] = 1.0 / math.exp(math.log(self.pressure(t)) / self.n) ** rank
+        return np.asarray(z / z.sum())
+
+
+class AdaBoundaryOracle(Oracle):
+    """Song et al. 2020: steps of Delta between a row and the decision boundary."""
+
+    paper: ClassVar = {"pressure": 100.0}
+
+    def weights(self, t: int) -> dict[str, Array]:
+        farthest = math.sqrt((2 - 1) / 2**2)  # of two classes, sqrt((k - 1) / k^2)
+        closeness = np.ones(self.n)
+        for i, p in enumerate(self.last()):
+            outcomes = np.array([p, 1.0 - p])
+            closeness[i] -= outcomes.std(axis=0).sum() / (self.q * farthest)
+        return {"closeness": closeness}
+
+    def selective(self, t: int) -> Array:
+        steps = quantise(self.weights(t)["closeness"])
+        z = np.array([math.exp(-math.log(self.pressure(t)) * k / self.n) for k in steps])
+        return np.asarray(z / z.sum())
+
+
+class InfoBatchOracle(Oracle):
+    """Qin et al. 2024: all rows of at least the mean loss, and a share of the others."""
+
+    paper: ClassVar = {"prune_ratio": 0.5, "delta": 0.875}
+
+    def weights(self, t: int) -> dict[str, Array]:
+        return {"loss": bce(self.last(), self.labels).sum(axis=1)}
+
+    def parts(self, t: int) -> tuple[list[int], list[int], int]:
+        """The rows that stay, the others, and how many of these stay too."""
+        loss = self.weights(t)["loss"]
+        bound = loss.mean() * (1.0 - 1e-9)
+        easy = [i for i in range(self.n) if loss[i] < bound]
+        hard = [i for i in range(self.n) if loss[i] >= bound]
+        kept = math.floor((1.0 - self.options["prune_ratio"]) * len(easy) + 1e-9)
+        return hard, easy, max(kept, 1) if easy else 0
+
+    def selective(self, t: int) -> Array:
+        if t > self.options["delta"] * self.epochs:
+            return self.uniform()
+        hard, easy, kept = self.parts(t)
+        p = np.zeros(self.n)
+        p[hard] = 1.0
+        p[easy] = kept / max(len(easy), 1)
+        return np.asarray(p / (len(hard) + kept))
+
+
 ORACLES: dict[str, type[Oracle]] = {
     "random": RandomOracle, "active": ActiveOracle, "recent": RecentOracle,
     "dihcl": DIHCLOracle, "balance": BalanceOracle, "hard_imb": HardImbOracle,
-    "ml_unc": MLUncOracle, "d2ace": D2ACEOracle,
+    "ml_unc": MLUncOracle, "d2ace": D2ACEOracle, "online_batch": OnlineBatchOracle,
+    "ada_boundary": AdaBoundaryOracle, "info_batch": InfoBatchOracle,
 }  # fmt: skip

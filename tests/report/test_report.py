@@ -19,7 +19,6 @@ from d2ace.benchmark.store.database import Store, StoredRun
 from d2ace.report import published
 from d2ace.report.collect import SHOWN
 from d2ace.report.figures import style
-from d2ace.report.method_names import METHODS
 from d2ace.report.page import Written, write_report
 
 
@@ -338,7 +337,7 @@ def test_latex_marks_the_best_and_escapes(made: Made) -> None:
     assert r"\textless{}img src=x onerror=alert(1)\textgreater{} \& co" in text
     body = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
     columns = {line.count(" & ") for line in body.splitlines() if line.endswith(r"\\")}
-    assert columns == {len(METHODS) + 2}  # with the user's own and the reference preset
+    assert columns == {len(report_data.METHODS) + 2}  # with the user's own and the reference preset
 
 
 # What a reader sees -------------------------------------------------------------------------

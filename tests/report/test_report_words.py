@@ -6,9 +6,8 @@ import itertools
 from typing import Any
 
 import pytest
-from report_data import findings, scored
+from report_data import METHODS, findings, scored
 
-from d2ace.benchmark.plan.specs import METHODS
 from d2ace.benchmark.store.database import Store
 from d2ace.report import published
 from d2ace.report.collect import collect

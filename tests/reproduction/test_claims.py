@@ -13,11 +13,11 @@ import judging
 import numpy as np
 import parts_evidence
 import pytest
+from judging import PAPER_METHODS
 
 from d2ace.benchmark.store.database import StoredRun
 from d2ace.report.collect import Laboratory
 from d2ace.report.method_comparison import MethodComparison
-from d2ace.report.method_names import METHODS
 from d2ace.report.sweeps import Sweep
 
 FOLDS = (-0.02, 0.0, 0.02)
@@ -91,7 +91,7 @@ def sweep(option: str, scores: Mapping[Any, float], noise: Sequence[float] = ())
     return Sweep("CLIF", "birds", "d2ace", (option,), points, 0)
 
 
-RISING = {method: 0.70 + 0.01 * place for place, method in enumerate(METHODS)}
+RISING = {method: 0.70 + 0.01 * place for place, method in enumerate(PAPER_METHODS)}
 """Scores in the order of the methods: D2ACE is best."""
 NOISE = (0.05, -0.05, 0.0)
 
@@ -123,7 +123,7 @@ def test_significance_by_the_papers_test() -> None:
     assert told.startswith("12 of 21")
 
 
-SECONDS = {method: float(2 * place) for place, method in enumerate(METHODS)}
+SECONDS = {method: float(2 * place) for place, method in enumerate(PAPER_METHODS)}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_faster_than_uncertainty_early_and_at_the_end(
     def rising(begin: float, last: float) -> list[float]:
         return [0.5] * 10 + [begin] * 20 + [0.75] * 5 + [last]
 
-    curves = {method: rising(0.6, 0.8) for method in METHODS} | {"D2ACE": rising(early, end)}
+    curves = {method: rising(0.6, 0.8) for method in PAPER_METHODS} | {"D2ACE": rising(early, end)}
     curves["Hard-Imb"] = curves["Random"] = rising(0.9, 0.99)  # are not asked
     found = laboratory(comparisons=[compared(RISING, "CLIF", ["birds"], curve=curves)])
     found.comparisons.append(on_bibtex(curve=curves))
@@ -196,7 +196,7 @@ def reaching(epoch: int) -> list[float]:
     ],
 )
 def test_hardness_is_fastest_if_both_are(epochs: dict[str, int], holds: bool) -> None:
-    curves = {method: reaching({"Random": 8, **epochs}.get(method, 6)) for method in METHODS}
+    curves = {method: reaching({"Random": 8, **epochs}.get(method, 6)) for method in PAPER_METHODS}
     found = models(RISING, curve=curves)
     found.comparisons.append(compared(RISING, "CLIF", ["birds"], curve=curves))
     found.comparisons.append(on_bibtex(curve=curves))
@@ -213,7 +213,7 @@ def test_hardness_is_fastest_if_both_are(epochs: dict[str, int], holds: bool) ->
 @pytest.mark.parametrize(("fall", "holds"), [(0.03, True), (0.015, False)])
 def test_hardness_overfits_if_it_loses_a_hundredth_more(fall: float, holds: bool) -> None:
     falls = {"DIHCL": fall, "Hard-Imb": 0.04, "Random": 0.01}
-    curves = {method: [0.5, 0.8, 0.8 - falls.get(method, 0.0)] for method in METHODS}
+    curves = {method: [0.5, 0.8, 0.8 - falls.get(method, 0.0)] for method in PAPER_METHODS}
     found = models(RISING, curve=curves)
     found.comparisons.append(
         compared(RISING, "CLIF (reference)", ["birds"], "longer", curve=curves)

@@ -11,7 +11,8 @@ from torch import Tensor
 import d2ace
 
 N, Q, EPOCHS = 40, 4, 6
-QUANTISED = ["active", "recent", "hard_imb", "ml_unc", "d2ace"]
+QUANTISED = ["active", "recent", "hard_imb", "ml_unc", "d2ace", "online_batch", "ada_boundary"]
+NEIGHBOURS = ["hard_imb", "d2ace"]
 
 
 def problem(n: int = N, q: int = Q) -> tuple[Tensor, Tensor]:
@@ -38,13 +39,13 @@ def trained(selector: d2ace.Selector, epochs: int = EPOCHS) -> list[list[int]]:
     return batches
 
 
-@pytest.mark.parametrize("name", ["active", "ml_unc"])
+@pytest.mark.parametrize("name", ["active", "ml_unc", "ada_boundary"])
 def test_labels_do_not_enter_these_scores(name: str) -> None:
     labels, _ = problem()
     assert trained(make(name, labels)) == trained(make(name, 1 - labels))
 
 
-@pytest.mark.parametrize("name", ["random", "active", "recent", "dihcl", "balance", "ml_unc"])
+@pytest.mark.parametrize("name", [name for name in d2ace.SELECTORS if name not in NEIGHBOURS])
 def test_features_do_not_matter_to_methods_that_need_none(name: str) -> None:
     labels, features = problem()
     assert trained(make(name, labels, features)) == trained(make(name, labels))
@@ -106,6 +107,9 @@ def test_hard_imb_without_neighbours_or_rare_labels_follows_the_loss_alone() -> 
         ("ml_unc", {"window": 3}, 12, 8),
         ("d2ace", {}, 24, 8),
         ("d2ace", {"window": 3}, 16, 8),
+        ("online_batch", {}, 0, 8),
+        ("ada_boundary", {}, 0, 8),
+        ("info_batch", {}, 0, 8),
     ],
 )
 def test_state_has_the_bytes_that_its_card_says(

@@ -1,4 +1,4 @@
-"""All eight methods keep every promise of the public kit, and the kit catches those who do not."""
+"""All methods keep every promise of the public kit, and the kit catches those who do not."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def _same_numbers():
     RNG = np.random.default_rng(1)
 
 
-QUANTISED = ["active", "recent", "hard_imb", "ml_unc", "d2ace"]
+QUANTISED = ["active", "recent", "hard_imb", "ml_unc", "d2ace", "online_batch", "ada_boundary"]
 ALL = list(d2ace.SELECTORS)
 
 

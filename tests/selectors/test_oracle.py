@@ -53,6 +53,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "hardness_loss": st.sampled_from(["bce", "prob"]),
         "scale_schedule": st.booleans(),
     },
+    "online_batch": {"pressure": st.sampled_from([1.0, 8.0, 100.0])},
+    "ada_boundary": {"pressure": st.sampled_from([1.0, 8.0, 100.0])},
+    "info_batch": {"prune_ratio": st.sampled_from([0.0, 0.3, 0.9]), "delta": FRACTIONS},
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 import d2ace
 
 Y = (np.random.default_rng(0).random((20, 3)) < 0.4).astype(np.uint8)
-LEARN = ["active", "recent", "dihcl", "hard_imb", "ml_unc", "d2ace"]
+LEARN = [name for name in d2ace.SELECTORS if name not in ("random", "balance")]
 
 
 def make(name, **options):

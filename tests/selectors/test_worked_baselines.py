@@ -126,6 +126,26 @@ class TestBaselines:
         selector = visited("ml_unc", preset="reference")
         equal(selector.weights["uncertainty"], "3.9 4.5 2.7 4.5")
 
+    def test_online_batch(self):
+        selector = visited("online_batch")
+        equal(selector.weights["loss"], "1.127012 1.703749 1.324259 1.521427")
+        equal(probability.rank(selector.weights["loss"]), "4 1 3 2")
+        equal(selector.probabilities, ".021841 .690679 .069068 .218412")
+
+    def test_ada_boundary(self):
+        selector = visited("ada_boundary")
+        equal(selector.weights["closeness"], ".5 .7 .4 .786667")
+        equal(probability.steps_below_one(selector.weights["closeness"]), "2 2 3 1")
+        equal(selector.probabilities, ".182532 .182532 .057722 .577215")
+
+    def test_info_batch(self):
+        selector = visited("info_batch")
+        equal(selector.weights["loss"].mean(), "1.419112")
+        equal(selector.probabilities, ".166667 .333333 .166667 .333333")
+        assert selector.rows_per_epoch == 3
+        next(iter(selector))
+        equal(selector.loss_weight(range(4)), "2 1 2 1")
+
     @pytest.mark.parametrize("name", list(d2ace.SELECTORS))
     def test_warmup_is_uniform(self, name):
         equal(visited(name, epoch=10).probabilities, ".25 .25 .25 .25")

@@ -51,8 +51,8 @@ class Selector(Sampler[list[int]]):
     Parameters
     ----------
     labels : [n, q] zeros and ones
-        torch, numpy or scipy.sparse. A sparse matrix stays sparse; Balance, DIHCL and Hard-Imb
-        keep a dense copy of one byte per pair beside it.
+        torch, numpy or scipy.sparse. A sparse matrix stays sparse; methods that look at the loss or
+        the labels of a batch keep a dense copy of one byte per pair beside it.
     features : [n, d] numbers, optional
         Only used to find neighbours, by the methods that have them.
     batch_size, epochs, warmup : int

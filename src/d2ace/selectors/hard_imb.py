@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,10 +13,10 @@ from d2ace.selectors._engine.options import CommonOptions
 
 from . import probability, reference
 from .base import Selector
-from .history import Memory
+from .history import LastLoss
 from .labels import imbalance_ratio, local_imbalance
 from .neighbors import is_number, named_neighbors, nearest, neighbor_index
-from .scores import cross_entropy
+from .scores import row_loss
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -65,16 +64,13 @@ class HardImb(Selector):
         self.imbalance = torch.from_numpy(local_imbalance(self.labels, around))
         """The static weight [n] of local imbalance."""
 
-    def make_memory(self) -> Memory:
-        loss = self.q * math.log(2.0)  # of a prediction never made
-        return Memory(
-            loss=torch.full((self.n,), loss, dtype=torch.float64),
-            table=torch.ones(self.n, dtype=torch.float64),
-        )
+    def make_memory(self) -> LastLoss:
+        memory = LastLoss(self.n, self.q)
+        memory.register_buffer("table", torch.ones(self.n, dtype=torch.float64))
+        return memory
 
     def update(self, index: Tensor, probs: Tensor) -> None:
-        loss = cross_entropy(probs, self.labels_at(index)).sum(dim=1, dtype=torch.float64)
-        self.memory.loss.index_copy_(0, index, loss)
+        self.memory.update(index, row_loss(probs, self.labels_at(index)))
         if self.is_reference:
             weights = self.instance_weights()["hardness"]
             s0 = self.start_pressure(self.pressure)

@@ -6,6 +6,8 @@ torch. ``update`` touches only the rows it is given; rows of one call are distin
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -48,6 +50,18 @@ class LastPrediction(Memory):
 
     def last_known(self, index: Tensor, like: Tensor) -> Tensor:
         return self.last.index_select(0, index)
+
+
+class LastLoss(Memory):
+    """The last loss of each row, summed over its labels; at first that of 0.5 everywhere."""
+
+    loss: Tensor
+
+    def __init__(self, n: int, q: int) -> None:
+        super().__init__(loss=torch.full((n,), -q * math.log(_UNSEEN), dtype=torch.float64))
+
+    def update(self, index: Tensor, loss: Tensor) -> None:
+        self.loss.index_copy_(0, index, loss)
 
 
 class PredictionHistory(Memory):

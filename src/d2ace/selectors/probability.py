@@ -39,8 +39,20 @@ def normalise(weights: Tensor) -> Tensor:
 
 def quantisation_index(weights: Tensor) -> Tensor:
     """Q_i = ceil((1 - w_i) n) in 0..n, with w scaled to [0, 1]."""
+    return steps_below_one(normalise(weights))
+
+
+def steps_below_one(weights: Tensor) -> Tensor:
+    """Q_i = ceil((1 - w_i) n) in 0..n, of weights in [0, 1] taken as they are."""
     n = weights.numel()
-    return torch.ceil((1.0 - normalise(weights)) * n - GUARD).clamp_(0, n)
+    return torch.ceil((1.0 - weights) * n - GUARD).clamp_(0, n)
+
+
+def rank(weights: Tensor) -> Tensor:
+    """Ranks 1..n [n], 1 the largest weight; equal weights share the mean of their ranks."""
+    _, place, count = torch.unique(weights, return_inverse=True, return_counts=True)
+    mean = count.cumsum(0) - (count - 1) / 2  # counted from the smallest weight
+    return (weights.numel() + 1 - mean.to(torch.float64)).index_select(0, place)
 
 
 def quantised(weights: Tensor, pressure: float) -> Tensor:
@@ -49,7 +61,7 @@ def quantised(weights: Tensor, pressure: float) -> Tensor:
 
 
 def quantised_probability(index: Tensor, pressure: float) -> Tensor:
-    """P_i from the quantisation index Q_i."""
+    """P_i proportional to s^(-Q_i/n), from the quantisation index or the rank Q_i."""
     z = torch.exp(index * (-math.log(pressure) / len(index)))
     return z / z.sum()
 

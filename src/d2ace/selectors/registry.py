@@ -15,6 +15,9 @@ from .balance import Balance as Balance
 from .hard_imb import HardImb as HardImb
 from .ml_unc import MLUnc as MLUnc
 from .d2ace import D2ACE as D2ACE
+from .online_batch import OnlineBatch as OnlineBatch
+from .ada_boundary import AdaBoundary as AdaBoundary
+from .info_batch import InfoBatch as InfoBatch
 # isort: on
 
 SELECTORS: dict[str, type[_Selector]] = {

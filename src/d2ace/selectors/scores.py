@@ -34,6 +34,11 @@ def cross_entropy(probs: Tensor, labels: Tensor) -> Tensor:
     return torch.where(labels, probs, 1.0 - probs).log_().clamp_(_LEAST, _MOST).neg_()
 
 
+def row_loss(probs: Tensor, labels: Tensor) -> Tensor:
+    """L_i = sum_j l_ij, float64 [b]."""
+    return cross_entropy(probs, labels).sum(dim=1, dtype=torch.float64)
+
+
 def binary_entropy(share: Tensor) -> Tensor:
     """-(f log2 f + (1 - f) log2(1 - f)) in bits, 0 at 0 and 1."""
     return (torch.special.entr(share) + torch.special.entr(1.0 - share)) / math.log(2.0)

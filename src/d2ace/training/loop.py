@@ -199,8 +199,8 @@ class Loop(Trainer):
             or best not in [0, *done]
         ):
             raise ValueError(f"epoch {epoch}, with best {best}, cannot follow {len(done)} epochs")
-        if not 0 <= position <= len(self.shared.selector):
-            raise ValueError(f"batch {position} is none of {len(self.shared.selector)}")
+        if not 0 <= position <= self.most_batches:
+            raise ValueError(f"batch {position} is none of {self.most_batches}")
         if not all(isinstance(spent, int | float) for spent in state["seconds"].values()):
             raise ValueError("seconds are no numbers")
         rows = self._epoch_counts.shape

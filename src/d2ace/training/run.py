@@ -64,7 +64,7 @@ class Run:
         best: dict[str, Any] | None = None
         if self.folder is not None:
             saved = self.folder.load(problem.digest, fabric.world_size) if self.resume else None
-            self._refuse_different(fabric, saved, len(loop.shared.selector))
+            self._refuse_different(fabric, saved, loop.most_batches)
             if saved is not None:
                 spent, best = self._restored(loop, saved), saved.weights
             if fabric.is_global_zero:  # only now, so that a file that is refused changes nothing
@@ -131,7 +131,7 @@ class Run:
         """One epoch, saved; the weights after it if it is the best so far."""
         alone = loop.fabric.world_size == 1
         for position in turn.each(loop.train_epoch()):
-            if position == len(loop.shared.selector):
+            if position == loop.batches:
                 continue  # an epoch that ends is saved below
             due = self.checkpoint_every is not None and position % self.checkpoint_every == 0
             if due or (asked.signum if alone else position % _ASKING == 0):

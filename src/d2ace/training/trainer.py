@@ -91,6 +91,10 @@ class Trainer:
             None if instance_weight is None else torch.from_numpy(instance_weight).to(fabric.device)
         )
         self.epoch, self.position = 1, 0  # the epoch we are in, and its batches trained so far
+        self.batches = len(self.shared.selector)
+        """Number of batches of the epoch we are in."""
+        self.most_batches = -(-selector.n // batch_size)
+        """Number of batches of an epoch of all rows; none has more."""
         self._begin_epoch()
 
     @property
@@ -114,9 +118,10 @@ class Trainer:
         """Train the rest of the epoch; gives way after every step, so that one may stop there."""
         selector = self.shared.selector
         selector.set_epoch(self.epoch)
+        self.batches = len(selector)
         self.step_module.train()
         with self.clock.part("train"):
-            self.model.on_epoch_start(self.epoch, len(selector), self._pass())
+            self.model.on_epoch_start(self.epoch, self.batches, self._pass())
         # Only observed batches tell a selector how far training came (see Selector.state_dict).
         ahead = selector.predictions == "train"
         batches = self.rows["train"].batches(self._drawn(), self.epoch, self.position, ahead=ahead)
@@ -148,8 +153,11 @@ class Trainer:
 
     def _train(self, part: BatchPart, x: Tensor) -> None:
         config, selector = self.config, self.shared.selector
-        step = (self.epoch - 1) * len(selector) + self.position
-        factor = warm_up(step, config.warmup * len(selector))
+        # Epochs may differ in length: the learning rate rises by epochs, and steps are numbered
+        # as if none did, so that two of them never share a number.
+        step = (self.epoch - 1) * self.most_batches + self.position
+        risen = (self.epoch - 1) * self.batches + self.position
+        factor = warm_up(risen, config.warmup * self.batches)
         factor *= self.model.learning_rate_factor(self.epoch)
         for group, peak in zip(self.optimizer.param_groups, self._peak, strict=True):
             group["lr"] = peak * factor
