@@ -262,6 +262,9 @@ class DIHCLOracle(Oracle):
         self.r = np.zeros(self.n) if self.preset == "original" else np.ones(self.n)
         self.discount = 1.0  # of what was there before the first episode
         self.episodes_begun = 0
+        self.pace = np.zeros(self.n)  # the source's: rates of whole epochs since the last visit
+        self.epoch_begun, self.epoch_rates = 0, 0.0
+        self.epoch_rows: set[int] = set()
 
     def episode(self, t: int) -> int:
         """How many of the source's splitting points an epoch has passed, in proportion."""
@@ -296,21 +299,35 @@ class DIHCLOracle(Oracle):
         return float(np.minimum(change, 10.0).sum() if self.preset == "original" else change.sum())
 
     def scaled(self, a: float, i: int) -> float:
-        pace, pi = max(self.rate_sum - self.rate_last[i], 1e-12), self.drawn_probabilities[i]
+        pace, pi = self.rate_sum - self.rate_last[i], self.drawn_probabilities[i]
+        if self.preset == "original":
+            pace = self.pace[i]
         is_loss = self.options["metric"] == "loss"
         if self.preset == "original" and self.drawn_epoch > self.warmup:
             return a / (pi + 1e-8) if is_loss else a / (1e4 * pace**0.01 * (pi + 1e-8))
-        return a / (self.learning_rate if is_loss else pace) / (self.n * pi)
+        return a / (self.learning_rate if is_loss else max(pace, 1e-12)) / (self.n * pi)
+
+    def end_epoch(self) -> None:
+        """What the source does with its paces after an epoch."""
+        for i in self.epoch_rows:
+            self.pace[i] = 0.0
+        self.pace += self.epoch_rates
+        self.epoch_rates, self.epoch_rows = 0.0, set()
 
     def observe(self, ids: Sequence[int], probs: npt.ArrayLike) -> None:
         super().observe(ids, probs)
+        if self.epoch_begun != self.drawn_epoch:
+            self.end_epoch()
+            self.epoch_begun = self.drawn_epoch
         gamma, on = self.options["gamma"], self.options["gamma_on"]
         while on == "episode" and self.episodes_begun < self.episode(self.drawn_epoch):
             self.episodes_begun += 1
             self.r *= gamma
             self.discount *= gamma
         for i in ids:
-            if len(self.history[i]) >= 2:
+            again = self.preset == "original" and i in self.epoch_rows  # no whole epoch between
+            self.epoch_rows.add(i)
+            if len(self.history[i]) >= 2 and not again:
                 a = self.scaled(self.feedback(i), i)
                 if on == "episode":
                     self.r[i] += a
@@ -319,6 +336,7 @@ class DIHCLOracle(Oracle):
                     self.r[i] = share * a + (1.0 - share) * self.r[i]
             self.rate_last[i] = self.rate_sum
         self.rate_sum += self.learning_rate
+        self.epoch_rates += self.learning_rate
 
     def weights(self, t: int) -> dict[str, Array]:
         return {"hardness": self.r / self.discount}

@@ -16,11 +16,12 @@ SIZES = [900, 810, 729, 656, 590, 531, 478, 430, 387, 348]  # of 1000 rows: floo
 
 
 def seen(visits: int = 3, **options) -> d2ace.DIHCL:
-    """A selector of four rows in its warm-up, each step at a learning rate of 0.001."""
+    """A selector of four rows after epochs of one step each, at a learning rate of 0.001."""
     options = {"preset": "original", "dtype": torch.float64, "batch_size": 4, **options}
     selector = d2ace.DIHCL(Y, **options)
     selector.learning_rate = 1e-3
     for probs in VISITS[:visits]:
+        list(selector)
         selector.observe(range(4), probs=probs)
     return selector
 
@@ -71,9 +72,9 @@ def test_a_selective_epoch_divides_by_pace_and_chance():
     chance = 0.2286772797 + 1e-8
     assert float(p[1]) == pytest.approx(0.2286772797, abs=1e-9)
     more = 0.5 / (1e4 * 0.001**0.01 * chance)  # 0.000234283
-    expected = 993.732658 + more / 0.9  # in an episode r has lost a tenth: the new weighs 1/0.9
-    assert float(selector.weights["hardness"][1]) == pytest.approx(expected, abs=1e-6)
-    assert float(selector.weights["hardness"][1]) - 993.732658 == pytest.approx(0.00026, abs=1e-5)
+    gained = selector.weights["hardness"][1] - seen().weights["hardness"][1]
+    # in the first episode r has lost a tenth, so that what is new weighs 1/0.9
+    assert float(gained) == pytest.approx(more / 0.9, rel=1e-6)
 
 
 def test_the_loss_as_feedback_is_divided_by_the_chance_alone():
@@ -86,9 +87,25 @@ def test_the_loss_as_feedback_is_divided_by_the_chance_alone():
 def test_a_change_counts_ten_at_most():
     sure = torch.full((4, 3), 1.0 - 1e-6, dtype=torch.float64)
     selector = d2ace.DIHCL(Y, preset="original", dtype=torch.float64)
-    selector.observe(range(4), probs=sure)
-    selector.observe(range(4), probs=1.0 - sure)  # every loss moves by 13.8
+    for probs in (sure, 1.0 - sure):  # every loss moves by 13.8
+        list(selector)
+        selector.observe(range(4), probs=probs)
     equal(selector.weights["hardness"], "30 30 30 30")
+
+
+def test_the_pace_is_that_of_whole_epochs():
+    """However near the end of one epoch and the start of the next two visits are."""
+    selector = d2ace.DIHCL(Y, preset="original", dtype=torch.float64, batch_size=1, warmup=5)
+    orders = [[0, 1, 2, 3], [3, 2, 1, 0]]
+    for order, probs in zip(orders, VISITS, strict=False):
+        list(selector)
+        for row in order:
+            selector.observe([row], probs=probs[[row]])
+    changes = [0.606135804, 0.352220594, 0.47445798, 0.357674444]
+    equal(selector.weights["hardness"], " ".join(str(change / 4) for change in changes))
+    before = selector.weights["hardness"]
+    selector.observe([0], probs=VISITS[2][[0]])  # a second time in the epoch
+    assert torch.equal(selector.weights["hardness"], before)
 
 
 def test_later_episodes_discount_what_was_before():
@@ -142,17 +159,16 @@ def test_an_epoch_trains_each_of_its_rows_once_however_peaked():
     selector = d2ace.DIHCL(y, preset="original", batch_size=16, epochs=6, warmup=2)
     source = torch.Generator().manual_seed(0)
     for epoch in range(1, 7):
-        batches = []
+        rows, batches = selector.rows_per_epoch, []
         for batch in selector:
             moves = torch.rand(len(batch), 4, generator=source)
             calm = torch.tensor(batch) >= 10  # all but ten rows hardly move
             moves[calm] = 0.2 + 1e-4 * moves[calm]
             selector.observe(batch, probs=moves)
             batches += batch
-        assert len(batches) == len(set(batches)), f"epoch {epoch}"
-        assert len(batches) == (200 if epoch <= 2 else selector.rows_per_epoch) or epoch > 2
-    assert selector.diagnostics()["effective_rows"] < 100
-    assert len(batches) >= 60  # 0.3 n
+        assert len(batches) == len(set(batches)) == rows, f"epoch {epoch}"
+    assert rows == 69  # floor(0.9^10 n): three quarters of 295 epochs are past 205
+    assert selector.diagnostics()["effective_rows"] < rows
 
 
 def test_explicit_options_override_the_preset():
@@ -170,8 +186,13 @@ def test_explicit_options_override_the_preset():
 
 def test_states_of_other_presets_and_sizes_are_refused():
     state = seen().state_dict()
-    for other in ({"preset": "paper"}, {"rows_per_epoch": 1.0}, {"draw": "batch"}, {"gamma": 0.5}):
-        with pytest.raises(ValueError, match=next(iter(other))):
+    for other, word in [
+        ({"preset": "paper"}, "draw 'once'"),
+        ({"rows_per_epoch": 1.0}, "rows_per_epoch 'by episode'"),
+        ({"draw": "batch"}, "draw 'once'"),
+        ({"gamma": 0.5}, r"gamma 0\.9"),
+    ]:
+        with pytest.raises(ValueError, match=word):
             seen(0, **other).load_state_dict(state)
 
 

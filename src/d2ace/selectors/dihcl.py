@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -27,6 +28,7 @@ _LEAST_RATE = 1e-12
 _LARGEST_CHANGE = 10.0
 _CHANGES, _PACE_POWER = 1e4, 0.01
 _LEAST_CHANCE = 1e-8
+_BY_EPISODE = "by episode"  # what stands for rows_per_epoch unless it is given
 
 
 class DIHCL(Selector):
@@ -88,7 +90,10 @@ class DIHCL(Selector):
         least = 0.01 if gamma_on == "episode" else 0.0  # its powers divide
         self.gamma = inputs.real_number("gamma", usual if gamma is None else gamma, least, 1.0)
         self.scale = inputs.choice("scale", scale, ("mean", "literal"))
+        if original and "rows_per_epoch" not in common:
+            self.row_schedule = replace(self.row_schedule, given=_BY_EPISODE)
         self._rate_sum = 0.0  # Lambda: learning rates of all steps so far
+        self._dated_epoch, self._epoch_start = 0, 0.0  # the epoch of the last step; its Lambda
 
     @property
     def is_original(self) -> bool:
@@ -107,8 +112,9 @@ class DIHCL(Selector):
         return memory
 
     def update(self, index: Tensor, probs: Tensor) -> None:
-        memory = self.memory
-        new = self._scaled(self._feedback(index, probs), index)
+        memory, now = self.memory, self._clock()
+        spent = now - memory.rate_sum[index]
+        new = self._scaled(self._feedback(index, probs), spent, index)
         old = memory.hardness[index]
         if self.gamma_on == "episode":
             # r <- gamma r at the start of an episode, for all rows, is r / gamma^episode here
@@ -116,11 +122,21 @@ class DIHCL(Selector):
         else:
             share = self.gamma if self.gamma_on == "new" else 1.0 - self.gamma
             renewed = share * new + (1.0 - share) * old
-        hardness = torch.where(memory.visits[index] > 0, renewed, old)
-        memory.hardness.index_copy_(0, index, hardness)
-        memory.rate_sum.index_fill_(0, index, self._rate_sum)
+        counts = memory.visits[index] > 0
+        if self.is_original:
+            counts &= spent > 0
+        memory.hardness.index_copy_(0, index, torch.where(counts, renewed, old))
+        memory.rate_sum.index_fill_(0, index, now)
         memory.update(index, probs)
         self._rate_sum += float(self.learning_rate)  # NumPy's and torch's numbers are welcome
+
+    def _clock(self) -> float:
+        """Lambda by which a visit is dated: of its step or, in the public code, of its epoch."""
+        if not self.is_original:
+            return self._rate_sum
+        if self._dated_epoch != self.drawn_epoch:
+            self._dated_epoch, self._epoch_start = self.drawn_epoch, self._rate_sum
+        return self._epoch_start
 
     def _feedback(self, index: Tensor, probs: Tensor) -> Tensor:
         """a_i: how much a row has moved since its last visit, or its loss."""
@@ -136,10 +152,10 @@ class DIHCL(Selector):
                     pairs = pairs.clamp_max_(_LARGEST_CHANGE)
         return pairs.sum(dim=1, dtype=torch.float64)
 
-    def _scaled(self, amount: Tensor, index: Tensor) -> Tensor:
-        """a_i per learning rate spent and by how likely the row was to be drawn."""
+    def _scaled(self, amount: Tensor, spent: Tensor, index: Tensor) -> Tensor:
+        """a_i per learning rate spent, and by how likely the row was to be drawn."""
         chance = self.drawn_probability(index)
-        spent = (self._rate_sum - self.memory.rate_sum[index]).clamp_min(_LEAST_RATE)
+        spent = spent.clamp_min(_LEAST_RATE)
         if self.is_original and self.selects(self.drawn_epoch):
             chance = chance + _LEAST_CHANCE
             if self.metric == "loss":
@@ -169,12 +185,18 @@ class DIHCL(Selector):
         return probability.softmax(scaled, floor=_FLOORS[self.scale])
 
     def epoch_rows(self, epoch: int) -> int:
-        if self.is_original and self._shrinks:
+        if self.row_schedule.given == _BY_EPISODE:
             return subset_size(self.n, self.episode_at(epoch))
         return super().epoch_rows(epoch)
 
     def extra_state(self) -> dict[str, float]:
-        return {"rate_sum": self._rate_sum}
+        return {
+            "rate_sum": self._rate_sum,
+            "dated_epoch": self._dated_epoch,
+            "epoch_start": self._epoch_start,
+        }
 
     def load_extra_state(self, state: dict[str, float]) -> None:
         self._rate_sum = float(state["rate_sum"])
+        self._dated_epoch = int(state["dated_epoch"])
+        self._epoch_start = float(state["epoch_start"])
