@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -112,6 +113,7 @@ class Oracle:
 
     paper: ClassVar[dict[str, Any]] = {}  # options and their defaults
     changes: ClassVar[dict[str, Any]] = {}  # defaults that differ in ``reference``
+    further: ClassVar[dict[str, dict[str, Any]]] = {}  # presets of this method alone
 
     def __init__(
         self,
@@ -124,11 +126,12 @@ class Oracle:
         preset: str = "paper",
         **options: Any,
     ) -> None:
-        if preset not in ("paper", "reference") or not set(options) <= set(self.paper):
+        presets = {"paper": {}, "reference": self.changes, **self.further}
+        if preset not in presets or not set(options) <= set(self.paper):
             raise TypeError(f"unknown preset or option: {preset}, {sorted(options)}")
-        self.reference = preset == "reference"
+        self.preset, self.reference = preset, preset == "reference"
         given = {name: value for name, value in options.items() if value is not None}
-        self.options = {**self.paper, **(self.changes if self.reference else {}), **given}
+        self.options = {**self.paper, **presets[preset], **given}
         self.labels = np.asarray(labels, dtype=np.float64)
         self.features = None if features is None else np.asarray(features, dtype=np.float64)
         self.n, self.q = self.labels.shape
@@ -241,46 +244,116 @@ class RecentOracle(ActiveOracle):
 
 
 class DIHCLOracle(Oracle):
-    """2.4: moving average of the change between visits; no quantisation, no pressure."""
+    """2.4: moving average of the change between visits; no quantisation, no pressure.
+
+    ``original`` is the main loop of its authors' ``dihcl.py`` (Exp3), episode after episode.
+    """
 
     paper: ClassVar = {"metric": "dloss", "gamma": 0.95, "gamma_on": "new", "scale": "mean"}
+    further: ClassVar = {"original": {"gamma": 0.9, "gamma_on": "episode"}}
+    schedule: ClassVar = [0, 5, 10, 15, 20, 30, 40, 60, 90, 140, 210, 300]
 
     def setup(self) -> None:
         self.learning_rate = 1.0
         self.drawn_probabilities = self.uniform()  # pi; the driver sets it when an epoch starts
+        self.drawn_epoch = 0  # so it does this
         self.rate_sum = 0.0  # Lam
         self.rate_last = np.zeros(self.n)  # Lam_last
-        self.r = np.ones(self.n)
+        self.r = np.zeros(self.n) if self.preset == "original" else np.ones(self.n)
+        self.discount = 1.0  # of what was there before the first episode
+        self.episodes_begun = 0
+        self.pace = np.zeros(self.n)  # the source's: rates of whole epochs since the last visit
+        self.epoch_begun, self.epoch_rates = 0, 0.0
+        self.epoch_rows: set[int] = set()
+
+    def episode(self, t: int) -> int:
+        """How many of the source's splitting points an epoch has passed, in proportion."""
+        if t <= self.warmup:
+            return 0
+        start, *later = self.schedule[1:-1]
+        place = Fraction(t - 1 - self.warmup, max(self.epochs - self.warmup, 1))
+        at = start + place * (self.schedule[-1] - start)
+        return 1 + len([point for point in later if at >= point])
+
+    def rows(self, t: int) -> int:
+        """k0: 0.9 times as many an episode, at least 0.3 n, as a fraction without rounding."""
+        share = Fraction(1)
+        for _ in range(self.episode(t)):
+            share = max(share * Fraction(9, 10), Fraction(3, 10))
+        return max(math.floor(share * self.n), 1)
+
+    def inverse_temperature(self, t: int) -> float:
+        value = 20.0
+        for _ in range(self.episode(t)):
+            value = max(1.0, 0.8 * value)
+        return value
+
+    def feedback(self, i: int) -> float:
+        old, new = self.history[i][-2:]
+        if self.options["metric"] == "flip":
+            return float(abs(binary(new) - binary(old)).sum())
+        loss, before = bce(new, self.labels[i]), bce(old, self.labels[i])
+        if self.options["metric"] == "loss":
+            return float(loss.sum())
+        change = abs(loss - before)
+        return float(np.minimum(change, 10.0).sum() if self.preset == "original" else change.sum())
+
+    def scaled(self, a: float, i: int) -> float:
+        pace, pi = self.rate_sum - self.rate_last[i], self.drawn_probabilities[i]
+        if self.preset == "original":
+            pace = self.pace[i]
+        is_loss = self.options["metric"] == "loss"
+        if self.preset == "original" and self.drawn_epoch > self.warmup:
+            return a / (pi + 1e-8) if is_loss else a / (1e4 * pace**0.01 * (pi + 1e-8))
+        return a / (self.learning_rate if is_loss else max(pace, 1e-12)) / (self.n * pi)
+
+    def end_epoch(self) -> None:
+        """What the source does with its paces after an epoch."""
+        for i in self.epoch_rows:
+            self.pace[i] = 0.0
+        self.pace += self.epoch_rates
+        self.epoch_rates, self.epoch_rows = 0.0, set()
 
     def observe(self, ids: Sequence[int], probs: npt.ArrayLike) -> None:
         super().observe(ids, probs)
-        gamma = self.options["gamma"]
-        if self.options["gamma_on"] == "old":
-            gamma = 1.0 - gamma
+        if self.epoch_begun != self.drawn_epoch:
+            self.end_epoch()
+            self.epoch_begun = self.drawn_epoch
+        gamma, on = self.options["gamma"], self.options["gamma_on"]
+        while on == "episode" and self.episodes_begun < self.episode(self.drawn_epoch):
+            self.episodes_begun += 1
+            self.r *= gamma
+            self.discount *= gamma
         for i in ids:
-            if len(self.history[i]) >= 2:
-                old, new = self.history[i][-2:]
-                if self.options["metric"] == "flip":
-                    a = abs(binary(new) - binary(old)).sum()
+            again = self.preset == "original" and i in self.epoch_rows  # no whole epoch between
+            self.epoch_rows.add(i)
+            if len(self.history[i]) >= 2 and not again:
+                a = self.scaled(self.feedback(i), i)
+                if on == "episode":
+                    self.r[i] += a
                 else:
-                    a = abs(bce(new, self.labels[i]) - bce(old, self.labels[i])).sum()
-                a = a / max(self.rate_sum - self.rate_last[i], 1e-12)
-                a = a / (self.n * self.drawn_probabilities[i])
-                self.r[i] = gamma * a + (1.0 - gamma) * self.r[i]
+                    share = gamma if on == "new" else 1.0 - gamma
+                    self.r[i] = share * a + (1.0 - share) * self.r[i]
             self.rate_last[i] = self.rate_sum
         self.rate_sum += self.learning_rate
+        self.epoch_rates += self.learning_rate
 
     def weights(self, t: int) -> dict[str, Array]:
-        return {"hardness": self.r.copy()}
+        return {"hardness": self.r / self.discount}
 
     def selective(self, t: int) -> Array:
-        if self.r.mean() < 1e-300:
+        r = self.weights(t)["hardness"]
+        if r.mean() < 1e-300:
             return self.uniform()
         if self.options["scale"] == "literal":
-            logits = math.sqrt(2.0 * math.log(self.n) / self.n) * self.r
+            if self.options["gamma_on"] == "episode":
+                r = r * self.options["gamma"] ** self.episode(t)
+            logits = math.sqrt(2.0 * math.log(self.n) / self.n) * r
             logits = logits - logits.max()
         else:
-            u = self.r / self.r.mean()
+            u = r / r.mean()
+            if self.preset == "original":
+                u = u * self.inverse_temperature(t)
             logits = np.maximum(u - u.max(), -50.0)
         return np.asarray(np.exp(logits) / np.exp(logits).sum())
 

@@ -26,9 +26,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "active": {"ddof": st.sampled_from([0, 1]), "pressure": st.sampled_from([1.0, 8.0, 100.0])},
     "recent": {"window": st.integers(2, 12)},
     "dihcl": {
-        "metric": st.sampled_from(["dloss", "flip"]),
-        "gamma": FRACTIONS,
-        "gamma_on": st.sampled_from(["new", "old"]),
+        "metric": st.sampled_from(["dloss", "flip", "loss"]),
+        "gamma": st.sampled_from([0.01, 0.3, 0.5, 1.0]),
+        "gamma_on": st.sampled_from(["new", "old", "episode"]),
         "scale": st.sampled_from(["mean", "literal"]),
     },
     "balance": {"mode": st.just("sample"), "target": FRACTIONS},
@@ -126,22 +126,23 @@ def compare(name: str, preset: str, story: Story, dtype: torch.dtype, tolerance:
             np.testing.assert_allclose(p, theirs, rtol=max(tolerance, 1e-9), atol=1e-12)
         del slow.weights
         next(iter(fast))  # the epoch begins: its distribution is in force
-        slow.drawn_probabilities = p
+        slow.drawn_probabilities, slow.drawn_epoch = p, epoch
         for rows, probs in visits:
             fast.learning_rate = slow.learning_rate = 0.5 + 0.5 * (len(rows) % 2)
             fast.observe(rows, probs=probs)
             slow.observe(rows, probs if dtype == torch.float64 else probs.astype(np.float32))
 
 
-@pytest.mark.parametrize("preset", ["paper", "reference"])
-@pytest.mark.parametrize("name", list(d2ace.SELECTORS))
+PRESETS = [(name, preset) for name, method in d2ace.SELECTORS.items() for preset in method.presets]
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS)
 @given(data=st.data())
 def test_double_precision_agrees_to_1e_9(name, preset, data):
     compare(name, preset, data.draw(stories(name)), torch.float64, 1e-9)
 
 
-@pytest.mark.parametrize("preset", ["paper", "reference"])
-@pytest.mark.parametrize("name", [name for name in d2ace.SELECTORS if name != "ml_unc"])
+@pytest.mark.parametrize(("name", "preset"), [one for one in PRESETS if one[0] != "ml_unc"])
 @given(data=st.data())
 def test_single_precision_agrees_to_1e_5(name, preset, data):
     story = data.draw(stories(name))

@@ -22,13 +22,13 @@ import numpy.typing as npt
 import typer
 
 from d2ace._util.paths import given_path
-from d2ace.benchmark.plan import RunSpec
+from d2ace.benchmark.plan import RunSpec, comparison, method_name
 from d2ace.benchmark.store import Store, StoredRun
 from d2ace.data import AnnotatedData, load_digits, prepare
 from d2ace.evaluation import METRICS, confidence_interval
 from d2ace.report import WrittenFolder
 from d2ace.report.figures import canvas, style
-from d2ace.selectors import D2ACE, SELECTORS, Random
+from d2ace.selectors import D2ACE, Random
 from d2ace.training import RunResult, make_folder
 
 from .bench_session import Session, raise_unless_well, run
@@ -76,14 +76,15 @@ def demo(
     pictures.check(PICTURES)
     make_folder(folder)
     settings = {**SETTINGS, "epochs": epochs, "warmup": min(10, epochs // 2)}
-    names = list(SELECTORS) if every else [Random.name, D2ACE.name]
-    specs = {
-        name: [
-            RunSpec("main", SELECTORS[name].title, {**settings, "selector": name, "seed": seed})
+    chosen = {method.selector: dict(method.options) for method in comparison()}
+    names = list(chosen) if every else [Random.name, D2ACE.name]
+    specs = {}
+    for name in names:
+        method = {"selector": name, "selector_options": chosen[name]}
+        specs[name] = [
+            RunSpec("main", method_name(method), {**settings, **method, "seed": seed})
             for seed in range(seeds)
         ]
-        for name in names
-    }
     jobs = max(1, min(os.cpu_count() or 1, len(names) * seeds))
     session = Session(folder / "runs.db", jobs, retry=True)
     raise_unless_well(*run(session, [spec for runs in specs.values() for spec in runs]))

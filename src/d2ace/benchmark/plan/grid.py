@@ -20,7 +20,7 @@ from d2ace.data import DataError, catalogue
 from d2ace.data.images import KINDS as KINDS_OF_IMAGES
 from d2ace.data.images import PLACES
 from d2ace.models import MODELS
-from d2ace.selectors import SELECTORS, warm_up_sentence
+from d2ace.selectors import warm_up_sentence
 from d2ace.training import protocol_of, reads_images
 
 from .checks import (
@@ -32,7 +32,7 @@ from .checks import (
     values_of_own,
 )
 from .specs import DEFAULTS, LARGEST, RunSpec, complete, method_name
-from .studies import Method, ablation, sweep
+from .studies import Method, ablation, comparison, sweep
 
 KINDS = {"grid": "main", "ablation": "ablation", "sweep": "sweep"}
 """What a study can be -> the name it has unless it is given one."""
@@ -249,6 +249,8 @@ class _Study:
             if not isinstance(table.get("vary"), dict):
                 raise UserError("a sweep needs vary = {option = [values]}")
             return sweep(table["vary"], self._selector(base[0]))
+        if table.get("selectors") is None:
+            return comparison()
         return [self._selector(entry) for entry in _entries("selectors", table)]
 
     def _selector(self, entry: Any) -> Method:
@@ -279,8 +281,6 @@ def _refuse_mismatch(config: Mapping[str, Any], for_images: bool) -> None:
 
 def _entries(axis: str, table: Mapping[str, Any]) -> list[Any]:
     entries = table.get(axis)
-    if entries is None and axis == "selectors":
-        return list(SELECTORS)
     if not isinstance(entries, list) or not entries:
         first = {"datasets": "emotions", "models": next(iter(MODELS))}.get(axis, "d2ace")
         got = "there are none" if entries is None else f"got {entries!r}"

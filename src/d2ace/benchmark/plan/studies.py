@@ -23,6 +23,15 @@ class Method:
     label: str | None = None
 
 
+def comparison() -> list[Method]:
+    """Every method of the library, each with the preset by which it is compared."""
+    presets = {name: method.compared_preset for name, method in SELECTORS.items()}
+    return [
+        Method(name, {} if preset == "paper" else {"preset": preset})
+        for name, preset in presets.items()
+    ]
+
+
 ABLATION: dict[str, tuple[str, dict[str, Any]]] = {
     "A": ("full", {}),
     "B": ("hardness only", {"mix": [0, 0]}),
