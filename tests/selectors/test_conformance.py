@@ -16,11 +16,27 @@ def test_no_method_skips_the_kit():
     assert len({check.__name__ for check in testing.CHECKS}) == len(testing.CHECKS)
 
 
-@pytest.mark.parametrize("preset", ["paper", "reference"])
-@pytest.mark.parametrize("name", list(d2ace.SELECTORS))
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [(name, preset) for name, method in d2ace.SELECTORS.items() for preset in method.presets],
+)
 @pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)
 def test_promise(check, name, preset):
     check(d2ace.SELECTORS[name], **testing.SETTINGS[name], preset=preset)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("random", {"rows_per_epoch": (1.0, 0.5)}),
+        ("active", {"draw": "epoch", "rows_per_epoch": (1.0, 0.4)}),
+        ("hard_imb", {"draw": "once", "rows_per_epoch": (1.0, 0.5)}),
+        ("d2ace", {"draw": "epoch"}),
+    ],
+)
+@pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)
+def test_promise_of_epochs_drawn_as_a_whole(check, name, options):
+    check(d2ace.SELECTORS[name], **testing.SETTINGS[name], **options)
 
 
 class Loss(d2ace.Selector):

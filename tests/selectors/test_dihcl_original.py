@@ -133,7 +133,7 @@ def test_episodes_begin_in_the_proportions_of_the_source():
     changes = [epoch for epoch in range(2, 103) if rows[epoch] != rows[epoch - 1]]
     assert changes == STARTS
     assert [rows[epoch] for epoch in STARTS] == SIZES
-    assert rows[10] == 1000 and rows[102] == 348
+    assert (rows[10], rows[102]) == (1000, 348)
 
 
 @pytest.mark.parametrize(("epoch", "times"), [(11, 16.0), (13, 12.8), (74, 2.147483648)])

@@ -90,6 +90,8 @@ class Selector(Sampler[list[int]]):
     """What ``preset="reference"`` changes."""
     presets: ClassVar[tuple[str, ...]] = ("paper", "reference")
     """What ``preset`` may be."""
+    compared_preset: ClassVar[str] = "paper"
+    """The preset by which grids that name no methods compare it."""
     default_draw: ClassVar[str] = "batch"
     """What ``draw`` is unless given."""
     uses_features: ClassVar[bool] = True

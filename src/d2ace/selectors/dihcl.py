@@ -62,6 +62,7 @@ class DIHCL(Selector):
     title: ClassVar[str] = "DIHCL"
     uses_features: ClassVar[bool] = False
     presets: ClassVar[tuple[str, ...]] = ("paper", "reference", "original")
+    compared_preset: ClassVar[str] = "original"
 
     def __init__(
         self,

@@ -35,8 +35,11 @@ from .problem import (
 @check
 def length_is_the_number_of_batches(cls: type[Selector], **options: Any) -> None:
     selector = make(cls, options)
-    for number, epoch in enumerate(train(selector, WARMUP + 2), start=1):
-        assert len(epoch) == len(selector) == -(-N // BATCH), f"epoch {number}: {len(epoch)}"
+    for number in range(1, EPOCHS + 1):
+        batches, rows = len(selector), selector.rows_per_epoch
+        (epoch,) = train(selector, 1)
+        assert len(epoch) == batches == -(-rows // BATCH), f"epoch {number}: {len(epoch)}"
+        assert sum(map(len, epoch)) == rows, f"epoch {number}: {rows} rows were announced"
 
 
 @check
@@ -51,8 +54,8 @@ def batches_are_lists_of_row_numbers(cls: type[Selector], **options: Any) -> Non
 def all_batches_but_the_last_are_full(cls: type[Selector], **options: Any) -> None:
     for epoch in train(make(cls, options), WARMUP + 2):
         sizes = [len(batch) for batch in epoch]
-        assert set(sizes[:-1]) == {BATCH}, f"sizes {sizes}"
-        assert sizes[-1] in (N % BATCH, BATCH), f"sizes {sizes}"
+        assert set(sizes[:-1]) <= {BATCH}, f"sizes {sizes}"
+        assert 1 <= sizes[-1] <= BATCH, f"sizes {sizes}"
 
 
 @check
@@ -72,8 +75,11 @@ def warmup_may_be_left_out(cls: type[Selector], **options: Any) -> None:
 
 @check
 def a_batch_may_hold_one_row(cls: type[Selector], **options: Any) -> None:
-    for epoch in train(make(cls, options, batch_size=N - 1), WARMUP + 2):
-        assert len(epoch) == 2, f"{len(epoch)} batches"
+    selector = make(cls, options, batch_size=N - 1)
+    for _ in range(WARMUP + 2):
+        batches = len(selector)
+        (epoch,) = train(selector, 1)
+        assert len(epoch) == batches <= 2, f"{len(epoch)} batches"
 
 
 @check
@@ -88,7 +94,7 @@ def a_batch_size_beyond_n_gives_one_batch(cls: type[Selector], **options: Any) -
     selector = make(cls, options, batch_size=N + 1, replacement=False)
     for epoch in train(selector, WARMUP + 2):
         assert len(epoch) == len(selector) == 1
-        assert sorted(epoch[0]) == list(range(N))
+        assert len(set(epoch[0])) == len(epoch[0]) <= N, f"batch {epoch[0]}"
 
 
 @check

@@ -43,6 +43,14 @@ def make(cls: type[Selector], options: dict[str, Any], **more: Any) -> Selector:
     return cls(labels(), features(), **{**COMMON, **options, **more})
 
 
+def make_or_refused(cls: type[Selector], options: dict[str, Any], **more: Any) -> Selector | None:
+    """A selector with options that a method may refuse, or None."""
+    try:
+        return make(cls, options, **more)
+    except ValueError:
+        return None
+
+
 def steps(selector: Selector) -> Iterator[list[int]]:
     """One epoch as a training loop has it: draw a batch, weigh its loss, observe it."""
     logits = logits_of(selector.epoch)

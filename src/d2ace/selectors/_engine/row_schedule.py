@@ -15,8 +15,8 @@ from d2ace._util.errors import ContractError
 class RowSchedule:
     """Numbers of rows that run from ``start`` to ``end``."""
 
-    given: float | tuple[float, float]
-    """A share, a number of rows, or a pair of either, as given."""
+    given: float | tuple[float, float] | str
+    """A share, a number of rows, or a pair of either, as given; or a method's word for its own."""
     start: float
     end: float
 
