@@ -189,7 +189,7 @@ def test_weights_without_a_name_are_reported():
         ("active", {"ddof": 2}),
         ("active", {"pressure": float("nan")}),
         ("dihcl", {"gamma": 1.1}),
-        ("dihcl", {"metric": "loss"}),
+        ("dihcl", {"metric": "margin"}),
         ("dihcl", {"gamma_on": "both"}),
         ("dihcl", {"scale": "max"}),
         ("balance", {"target": 1.5}),

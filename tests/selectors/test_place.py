@@ -119,10 +119,10 @@ class Loop(RuleBasedStateMachine):
             self.enter()
         batch = next(self.batches, None)
         if batch is None:
-            assert self.position == BATCHES, "the epoch ended too early"
+            assert self.position == len(self.expected), "the epoch ended too early"
             self.batches = None
         else:
-            assert self.position < BATCHES, "the epoch has too many batches"
+            assert self.position < len(self.expected), "the epoch has too many batches"
             assert batch == self.expected[self.position]
             self.position += 1
             self.unobserved.append(batch)
@@ -187,13 +187,13 @@ class Loop(RuleBasedStateMachine):
 
     def leave(self):
         self.batches, self.resuming = None, False
-        self.start_at(BATCHES)
+        self.start_at(len(self.expected))
 
     @rule()
     def end_the_epoch(self):
         if self.batches is not None or self.resuming:
             self.leave()
-        self.start_at(BATCHES)
+        self.start_at(len(self.expected))
         self.selector.end_epoch()
 
     @precondition(lambda self: self.batches is not None and not self.restarts)
@@ -211,7 +211,7 @@ class Loop(RuleBasedStateMachine):
         outer, self.batches = self.batches, None
         self.enter()
         assert list(self.batches) == self.expected
-        self.batches, self.position = None, BATCHES
+        self.batches, self.position = None, len(self.expected)
         assert outer is None or next(outer, None) is None, "two loops draw at once"
         self.unobserved = list(self.expected)
 
@@ -219,7 +219,7 @@ class Loop(RuleBasedStateMachine):
 
     def restored(self, selector, *, anew):
         """Go on with ``selector``, where a framework perhaps counts epochs from 0 again."""
-        inside = self.trained < BATCHES
+        inside = self.trained < len(self.expected)
         self.selector, self.batches, self.resuming = selector, None, inside
         self.start_at(self.trained)
         if anew and (inside or self.epoch > 0):
@@ -261,9 +261,9 @@ class Loop(RuleBasedStateMachine):
         """A framework names the epoch that begins, or goes on."""
         self.selector.set_epoch((self.epoch if self.resuming else self.epoch + 1) - self.shift)
         if not self.resuming:
-            self.start_at(BATCHES)
+            self.start_at(len(self.expected))
 
-    @precondition(lambda self: self.batches is not None and self.trained < BATCHES)
+    @precondition(lambda self: self.batches is not None and self.trained < len(self.expected))
     @rule()
     def set_the_same_epoch(self):
         self.selector.set_epoch(self.epoch - self.shift)
@@ -288,7 +288,7 @@ class Loop(RuleBasedStateMachine):
             return
         if self.resuming or (self.batches is not None and not self.counts):
             assert self.selector.epoch == self.epoch
-        elif self.counts and self.trained == BATCHES:
+        elif self.counts and self.trained == len(self.expected):
             assert self.selector.epoch == self.epoch + 1
         elif self.counts and self.batches is not None:
             assert self.selector.epoch == self.epoch

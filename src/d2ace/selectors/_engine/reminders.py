@@ -50,7 +50,7 @@ class Reminders:
         """No epoch will be anything but a plain shuffle."""
         known = not selector.warns_of_warmup or cursor.drawn_epoch
         later = selector.warmup + 1
-        changes = selector.selects(later) or selector.weighs_loss(later)
+        changes = selector.learns or selector.selects(later) or selector.weighs_loss(later)
         if known or selector.warmup < selector.epochs or not changes:
             return None
         selector.warns_of_warmup = False
