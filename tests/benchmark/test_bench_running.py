@@ -299,9 +299,14 @@ def test_a_ray_cluster_gives_the_same_numbers(tmp_path, table):
         assert scores(ray) == scores(local)
 
 
+def children() -> set[str]:
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 def test_a_worker_that_dies_between_runs_fails_one_run_alone(table, tmp_path) -> None:
     first, second = small(table, selectors=["random", "d2ace"]).specs
+    before = children()
     engine = LocalEngine(1, tmp_path / "workers.log")
 
     def ended(spec) -> str:
@@ -313,7 +318,7 @@ def test_a_worker_that_dies_between_runs_fails_one_run_alone(table, tmp_path) ->
 
     try:
         assert ended(first) == "finished "
-        (worker,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        (worker,) = children() - before
         os.kill(int(worker), signal.SIGKILL)
         os.waitid(os.P_PID, int(worker), os.WEXITED | os.WNOWAIT)
         assert ended(second) == "failed the process of the run was killed by signal 9"

@@ -68,7 +68,7 @@ def test_lines_in_a_pipe_are_whole(
     lines = out.splitlines()
     assert lines[0].startswith(f"{path}: ")
     assert lines[0].endswith("12 features, 5 labels; mlp with d2ace")
-    assert len(lines) == 1 + 1 + 9 + 1 + 1  # sizes, headings, metrics, seconds, folder
+    assert len(lines) == 1 + 1 + 10 + 1 + 1  # sizes, headings, metrics, seconds, folder
     assert lines[-2].startswith("seconds: setup ")
     assert "total" in lines[-2]
     assert lines[-1] == f"saved in {path.parent}/run"
@@ -204,7 +204,7 @@ def test_saved_runs_take_rows_as_they_come(
     saved = load_run(tmp_path)
     dense = saved.predict_proba(table.X)
     assert dense.shape == (240, 5)
-    assert np.array_equal(saved.predict(table.X), dense >= 0.5)
+    assert np.array_equal(saved.predict(table.X, 0.5), dense >= 0.5)
     for form in (sp.csr_matrix, sp.csc_array, sp.lil_matrix, sp.dok_array):
         assert saved.predict_proba(form(table.X)) == pytest.approx(dense, abs=1e-6)
     assert saved.predict_proba(table.X[:0]).shape == (0, 5)

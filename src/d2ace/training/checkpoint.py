@@ -6,7 +6,7 @@ from torch import Tensor
 
 from .verified import NUMBER, Parts
 
-__all__ = ["ADDED", "BEST", "CHECKPOINT", "LOOP", "SPENT"]
+__all__ = ["BEST", "CHECKPOINT", "LOOP", "SPENT"]
 
 CHECKPOINT: Parts = {
     "format": int,
@@ -52,6 +52,3 @@ BEST: Parts = {
     "thresholds": Tensor,
 }
 """``best.pt``: all that predictions on new rows need."""
-
-ADDED = ("thresholds",)
-"""Parts of ``best.pt`` that earlier versions did not write."""

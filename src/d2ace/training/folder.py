@@ -27,7 +27,7 @@ from d2ace._util.atomic import remove_leftovers
 from d2ace._util.errors import RunError, UserError
 from d2ace._util.locks import Busy, locked
 
-from .checkpoint import ADDED, BEST, CHECKPOINT, LOOP, SPENT
+from .checkpoint import BEST, CHECKPOINT, LOOP, SPENT
 from .config import RunConfig, fault_of_config, protocol_of
 from .result import RunResult
 from .verified import (
@@ -216,8 +216,7 @@ class RunFolder:
     def _load_best(self, epoch: int, remedy: Callable[[], str]) -> tuple[Path, dict[str, Any]]:
         for path in (self._best(epoch), self.path / "best.pt"):
             if path.exists():
-                what = f"the weights of epoch {epoch}"
-                content = load_tensors(path, what, BEST, optional=ADDED, remedy=remedy)
+                content = load_tensors(path, f"the weights of epoch {epoch}", BEST, remedy=remedy)
                 if content["epoch"] == epoch:
                     return path, content["weights"]
         raise RunError(

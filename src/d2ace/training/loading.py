@@ -11,7 +11,7 @@ from d2ace._util.own_class import is_own
 from d2ace._util.paths import given_path
 from d2ace.models import MODEL_FAMILY
 
-from .checkpoint import ADDED, BEST
+from .checkpoint import BEST
 from .config import RunConfig
 from .folder import differences
 from .predicting import AGAIN, SavedRun
@@ -29,7 +29,7 @@ def load_run(path: str | Path) -> SavedRun:
     if not (folder / "result.json").exists():
         raise RunError(f"{folder} holds no finished run; train it to its end first.")
     result, place = RunResult.read(folder / "result.json"), folder / "best.pt"
-    saved = load_tensors(place, "saved weights", BEST, optional=ADDED, remedy=lambda: AGAIN)
+    saved = load_tensors(place, "saved weights", BEST, remedy=lambda: AGAIN)
     _refuse_other_run(place, result, saved)
     config = _usable(result, folder)
     if config.images:

@@ -41,11 +41,9 @@ class SavedRun:
     ) -> None:
         self._place, self.result = place, result
         self.label_names: list[str] = saved["label_names"]
-        self.thresholds: npt.NDArray[np.float64] = np.full(len(self.label_names), 0.5)
-        """Of every label [q], tuned on the validation rows; 0.5 in runs of earlier versions."""
         try:
-            if "thresholds" in saved:
-                self.thresholds = _thresholds(saved["thresholds"], len(self.label_names))
+            self.thresholds = _thresholds(saved["thresholds"], len(self.label_names))
+            """From which probability on :meth:`predict` says yes [q]; tuned on validation rows."""
             self._restore(config, saved)
         except RunError:  # has a sentence of its own, as about a backbone's weights that are gone
             raise
