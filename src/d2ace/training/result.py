@@ -139,7 +139,7 @@ def _fault(content: Mapping[str, Any]) -> str | None:
     every += [one.get("validation") for one in content["history"] if isinstance(one, dict)]
     had = {name for one in every if isinstance(one, dict) for name in one}
     monitored = content["config"].get("monitor")
-    added = tuple(name for name in METRICS if name not in had and name != monitored)
+    added = tuple(name for name in _VALIDATED if name not in had and name != monitored)
     faults["validation"] = fault_of(content["validation"], _VALIDATED, added)
     faults["test"] = fault_of(content["test"], _TESTED, added)
     for number, entry in enumerate(content["history"]):
