@@ -423,7 +423,9 @@ def test_a_picture_in_the_way_of_the_demo_is_left_alone(
 # Exports ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["results.csv", "curves.csv.gz", "recordings.zip"])
+@pytest.mark.parametrize(
+    "name", ["results.csv", "curves.csv.gz", "labels.csv.gz", "recordings.zip"]
+)
 @pytest.mark.parametrize(
     "make", [stranger_file, stranger_keys, stranger_folder, stranger_link, dangling_link]
 )

@@ -57,6 +57,17 @@ def test_train_shows_progress_and_a_table(
     assert f"{result.test['macro_auc']:.4f}" in out
 
 
+@pytest.mark.parametrize(("learning_rate", "said"), [("0.0001", True), ("0.3", False)])
+def test_train_says_that_the_network_is_not_trained_yet(
+    capsys: pytest.CaptureFixture[str], learning_rate: str, said: bool
+) -> None:
+    words = (*FAST, "--learning-rate", learning_rate, "--epochs", "12", "--selector", "random")
+    _, out, _ = run(capsys, "train", "digits", *words)
+    sentence = "more epochs or a higher learning rate would probably gain more than selection"
+    assert (sentence in " ".join(out.split())) == said
+    assert ("still improving in epoch 12 of 12" in out) == said
+
+
 def test_lines_in_a_pipe_are_whole(
     capsys: pytest.CaptureFixture[str], table: MultiLabelData, tmp_path: Path
 ) -> None:
@@ -107,7 +118,8 @@ def test_json_is_the_result(
 ) -> None:
     code, out, _ = run(capsys, "train", str(table_file), *FAST, "--json", "--out", str(tmp_path))
     assert code == 0
-    assert json.loads(out) == RunResult.read(tmp_path / "result.json").to_dict()
+    result = RunResult.read(tmp_path / "result.json")
+    assert json.loads(out) == {**result.to_dict(), "still_improving": result.still_improving}
 
 
 def test_options_of_method_and_model_are_read_as_json(

@@ -169,6 +169,11 @@ def test_undefined_labels() -> None:
     first = (1 + 2 / 3) / 2
     precision = evaluation.label_average_precision(TRUTH, SCORES)
     assert precision == pytest.approx([first, math.nan, 1], nan_ok=True)
+    # Label 1 is true nowhere: 0, predicted or not, as it counts in Macro-F1.
+    for threshold in (0.5, 0.0, 2.0):
+        f1 = evaluation.label_f1(TRUTH, SCORES, threshold)
+        assert f1[1] == 0
+        assert f1.mean() == evaluation.macro_f1(TRUTH, SCORES, threshold)
     assert macro_auc(TRUTH, SCORES) == 0.5
     assert mean_average_precision(TRUTH, SCORES) == pytest.approx((first + 1) / 2)
     assert math.isnan(macro_auc(TRUTH, SCORES, undefined="nan"))

@@ -76,6 +76,11 @@ def test_sets_as_scikit_learn(first: int) -> None:
             same(metric(truth, scores, threshold=threshold), value)
             same(metric(truth, predicted), value)
             same(metric(truth, predicted.astype(np.int64)), value)
+        each = [
+            sklearn.f1_score(*column, zero_division=0)
+            for column in zip(truth.T, predicted.T, strict=True)
+        ]
+        same(evaluation.label_f1(truth, scores, threshold), each)
 
 
 def one_label_f1(truth: np.ndarray, predicted: np.ndarray, average: str, **options: int) -> float:

@@ -17,6 +17,7 @@ from d2ace._util.paths import given_path
 from d2ace.data import load_features
 from d2ace.evaluation import METRICS, decided
 from d2ace.training import (
+    STILL_IMPROVING,
     RunConfig,
     RunResult,
     first_process,
@@ -226,6 +227,10 @@ def _show(result: RunResult, out: str | None) -> None:
     skipped = result.undefined["test"]
     if skipped:
         console.print(f"{skipped} label(s) with one class in the test rows do not count in means.")
+    if result.still_improving:
+        console.print(
+            f"still improving in epoch {result.best_epoch} of {config['epochs']}: {STILL_IMPROVING}"
+        )
     seconds = ", ".join(f"{part} {value:.1f}" for part, value in result.seconds.items())
     console.print(f"seconds: {seconds}")
     if out is not None:

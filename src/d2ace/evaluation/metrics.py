@@ -98,7 +98,7 @@ def evaluate(
     return Evaluation(values, int(np.count_nonzero(found.columns.pairs == 0)))
 
 
-# Values of every label, of which two metrics are means.
+# Values of every label, of which some metrics are means.
 
 
 def label_auc(Y_true: Any, scores: Any) -> Array:
@@ -119,6 +119,16 @@ def label_average_precision(Y_true: Any, scores: Any) -> Array:
     """
     columns: Ranking = scored(Y_true, scores).columns
     return _quotient(columns.precision, columns.relevant, math.nan)
+
+
+def label_f1(Y_true: Any, scores: Any, threshold: Any = 0.5) -> Array:
+    """F1 of every label [q], 2 TP / (2 TP + FP + FN); 0 where the label is neither true nor
+    predicted anywhere.
+
+    ``threshold`` as in `macro_f1`, which is the mean of these.
+    """
+    counts = scored(Y_true, scores).counts(threshold)
+    return _quotient(2 * counts.hits, counts.true + counts.predicted, 0.0)
 
 
 # The metrics. A set-based one predicts a label where its score reaches the threshold.
@@ -143,10 +153,9 @@ def macro_f1(Y_true: Any, scores: Any, threshold: Any = 0.5) -> float:
     predicted anywhere.
 
     A label is predicted where its score is at least ``threshold``, one number or one for each
-    label [q]; predictions of 0 and 1 work too.
+    label [q]; predictions of 0 and 1 work too. `label_f1` has the values of the labels.
     """
-    counts = scored(Y_true, scores).counts(threshold)
-    return float(_quotient(2 * counts.hits, counts.true + counts.predicted, 0.0).mean())
+    return float(label_f1(Y_true, scores, threshold).mean())
 
 
 @metric("Ranking loss", higher_is_better=False)
@@ -257,6 +266,7 @@ def _mean(values: Array, policy: Undefined, name: str, lack: str, chance: float)
 
 if not TYPE_CHECKING:  # type checkers see what is public by its name
     __all__ = [
-        *("METRICS", "Evaluation", "Metric", "evaluate", "label_auc", "label_average_precision"),
+        *("METRICS", "Evaluation", "Metric", "evaluate"),
+        *("label_auc", "label_average_precision", "label_f1"),
         *METRICS,
     ]

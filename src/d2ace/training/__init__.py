@@ -8,12 +8,13 @@ from .api import train
 from .config import IMAGE_MODELS, IMAGE_PROTOCOL, RunConfig, protocol_of, reads_images
 from .fabric import first_process, make_fabric
 from .interruption import RunInterrupted
+from .label_scores import LABEL_COUNTS, LABEL_SCORES
 from .loading import load_run
 from .loop import refuse_undefined_monitor
 from .predicting import SavedRun
 from .predictions import refuse_other_file, write_predictions
 from .problem import Rows, Split
-from .result import RunResult
+from .result import STILL_IMPROVING, RunResult, still_improving
 from .single import train_config
 from .trainer import Trainer
 from .tuning import MODEL_GRIDS, SELECTOR_GRIDS, tuned
@@ -22,8 +23,11 @@ from .verified import load_tensors, make_folder, save_tensors
 __all__ = [
     "IMAGE_MODELS",
     "IMAGE_PROTOCOL",
+    "LABEL_COUNTS",
+    "LABEL_SCORES",
     "MODEL_GRIDS",
     "SELECTOR_GRIDS",
+    "STILL_IMPROVING",
     "Rows",
     "RunConfig",
     "RunInterrupted",
@@ -41,6 +45,7 @@ __all__ = [
     "refuse_other_file",
     "refuse_undefined_monitor",
     "save_tensors",
+    "still_improving",
     "train",
     "train_config",
     "tuned",

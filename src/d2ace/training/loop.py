@@ -17,6 +17,7 @@ from d2ace._util.errors import ContractError, UserError
 from d2ace.evaluation import METRICS, Evaluation, evaluate, tune_thresholds
 
 from .config import RunConfig
+from .label_scores import label_scores
 from .problem import Problem, Split
 from .recording import Recorder
 from .trainer import Trainer
@@ -113,14 +114,15 @@ class Loop(Trainer):
 
     # Evaluation -----------------------------------------------------------------------------
 
-    def test(self) -> Evaluation:
-        """The metrics of the present weights on the test rows.
+    def test(self) -> tuple[Evaluation, dict[str, list[Any]]]:
+        """The metrics of the present weights on the test rows, and the scores of every label.
 
         Thresholds are tuned on the validation rows, by the same weights.
         """
         self._tune(self.predict(self.rows["validation"]))
         scores = self.predict(self.rows["test"])
-        return _evaluated(self.problem.test, scores, thresholds=self.thresholds)
+        outcome = _evaluated(self.problem.test, scores, thresholds=self.thresholds)
+        return outcome, label_scores(self.problem, scores.numpy(), self.thresholds)
 
     @torch.no_grad()
     def _epoch_loss(self) -> float:

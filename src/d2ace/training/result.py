@@ -18,9 +18,18 @@ from d2ace._util.version import VERSION
 from d2ace.evaluation import METRICS
 
 from .config import fault_of_config
+from .label_scores import LABEL_COUNTS, LABEL_SCORES
 from .verified import FORMAT, NUMBER, Parts, fault_of, load_json, save_json
 
-__all__ = ["RunResult", "environment"]
+__all__ = ["STILL_IMPROVING", "RunResult", "environment", "still_improving"]
+
+STILL_IMPROVING = "more epochs or a higher learning rate would probably gain more than selection"
+"""What a run with :func:`still_improving` is told."""
+
+
+def still_improving(best_epoch: int, epochs: int) -> bool:
+    """Whether the best epoch is within the last 5 % of a run's epochs, or the last of all."""
+    return 20 * best_epoch > 19 * epochs
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,18 @@ class RunResult:
     history: list[dict[str, Any]]
     tuning: list[dict[str, Any]] | None = None
     """With ``tune``: the combinations that were tried, each with its best validation score."""
+    per_label: dict[str, list[Any]] | None = None
+    """A table in columns, a row per label: ``label``, ``train_positives``, ``test_positives``, and
+    on the test rows ``auc``, ``average_precision``, ``f1`` at 0.5, ``f1_tuned``. NaN where a label
+    lacks a class. None for results stored before there was one."""
+
+    @property
+    def still_improving(self) -> bool:
+        """Whether the best epoch is within the last 5 % of the epochs, or the last of all.
+
+        More epochs or a higher learning rate would then probably gain more than selection.
+        """
+        return still_improving(self.best_epoch, self.config["epochs"])
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON holds it; a number that is not defined becomes None."""
@@ -54,7 +75,7 @@ class RunResult:
     def from_dict(cls, values: Mapping[str, Any]) -> RunResult:
         """The result that :meth:`to_dict` gave."""
         names = {item.name for item in fields(cls)}
-        if values.get("format") != FORMAT or names - {"tuning"} - set(values):
+        if values.get("format") != FORMAT or names - set(_OPTIONAL) - set(values):
             raise RunError(
                 f"This is not the result of a run (format {values.get('format')!r}, expected "
                 f"{FORMAT})."
@@ -66,17 +87,22 @@ class RunResult:
             {**entry, "validation": _defined(entry["validation"], _VALIDATED)}
             for entry in kept["history"]
         ]
+        if kept.get("per_label") is not None:
+            kept["per_label"] = {
+                name: [math.nan if value is None else value for value in column]
+                for name, column in kept["per_label"].items()
+            }
         return cls(**kept)
 
     def to_json(self) -> str:
-        """One line of JSON."""
-        return json.dumps(self.to_dict())
+        """One line of JSON: :meth:`to_dict`, and whether the run was ``still_improving``."""
+        return json.dumps({**self.to_dict(), "still_improving": self.still_improving})
 
     @classmethod
     def read(cls, path: str | Path) -> RunResult:
         """The result in a ``result.json``."""
         what = "the result of a run"
-        content = load_json(Path(path), what, _PARTS, optional=("tuning",), remedy=_remedy)
+        content = load_json(Path(path), what, _PARTS, optional=_OPTIONAL, remedy=_remedy)
         fault = _fault(content)
         if fault is not None:
             raise RunError(
@@ -94,7 +120,8 @@ class RunResult:
             f"RunResult({config['data']}, {config['model']}, {config['selector']}, fold "
             f"{config['fold']}, seed {config['seed']}: test "
             + ", ".join(f"{name} {self.test[name]:.4f}" for name in _SHOWN)
-            + f", best epoch {self.best_epoch})"
+            + f", best epoch {self.best_epoch}"
+            + (", still improving)" if self.still_improving else ")")
         )
 
 
@@ -110,7 +137,9 @@ _PARTS: Parts = {
     "cpu_seconds": NUMBER,
     "history": list,
     "tuning": (list, type(None)),
+    "per_label": (dict, type(None)),
 }
+_OPTIONAL = ("tuning", "per_label")
 _UNDEFINED = (*NUMBER, type(None))
 _TUNED = tuple(name for name, one in METRICS.items() if one.needs_thresholds)
 """Metrics at thresholds tuned on the validation rows: of test rows alone."""
@@ -118,6 +147,11 @@ _TESTED: Parts = dict.fromkeys(METRICS, _UNDEFINED)
 _VALIDATED: Parts = {name: kind for name, kind in _TESTED.items() if name not in _TUNED}
 _SIZES = ("features", "labels", "train", "validation", "test")
 _DATASET: Parts = {"name": str, "digest": str, **dict.fromkeys(_SIZES, int)}
+_COLUMNS: dict[str, tuple[type, ...]] = {
+    "label": (str,),
+    **dict.fromkeys(LABEL_COUNTS, (int,)),
+    **dict.fromkeys(LABEL_SCORES, _UNDEFINED),
+}
 _TRIED: Parts = {
     "model_options": dict,
     "selector_options": dict,
@@ -147,6 +181,8 @@ def _fault(content: Mapping[str, Any]) -> str | None:
         faults[f"history[{number}]"] = fault_of(metrics, _VALIDATED, added)
     for number, tried in enumerate(content.get("tuning") or ()):
         faults[f"tuning[{number}]"] = fault_of(tried, _TRIED, optional=tuple(_TRIED))
+    if content.get("per_label") is not None:
+        faults["per_label"] = _fault_of_columns(content["per_label"], content["dataset"])
     for name, fault in faults.items():
         if fault is not None:
             return f"its {name} {fault}"
@@ -154,6 +190,19 @@ def _fault(content: Mapping[str, Any]) -> str | None:
         return "its environment does not say how many devices there were"
     if not 1 <= content["best_epoch"] <= len(content["history"]):
         return f"its best epoch {content['best_epoch']} is none of {len(content['history'])}"
+    return None
+
+
+def _fault_of_columns(table: Mapping[str, Any], sizes: Mapping[str, Any]) -> str | None:
+    fault = fault_of(table, dict.fromkeys(_COLUMNS, list))
+    if fault is not None:
+        return fault
+    for name, kinds in _COLUMNS.items():
+        if len(table[name]) != sizes.get("labels"):
+            return f"has {len(table[name])} values as {name!r} for {sizes.get('labels')} labels"
+        for value in table[name]:
+            if type(value) not in kinds:  # as bool is an int, too
+                return f"has {type(value).__name__} in {name!r}"
     return None
 
 

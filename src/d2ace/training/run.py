@@ -86,7 +86,7 @@ class Run:
         loop.model.load_state_dict(best)
         tested = time.perf_counter()
         with turn:
-            outcome = loop.test()
+            outcome, per_label = loop.test()
         spent.test += time.perf_counter() - tested
         ended = time.perf_counter()
         if self.folder is not None and fabric.is_global_zero:
@@ -95,7 +95,8 @@ class Run:
                 record = None if recorder is None else recorder.file(loop.draw_counts)
             self.folder.keep(loop.best_epoch, record)
         with turn:  # the result tells its threads
-            result = _result(loop, fabric, outcome, spent, time.perf_counter() - ended)
+            kept = time.perf_counter() - ended
+            result = _result(loop, fabric, outcome, per_label, spent, kept)
         if self.folder is not None and fabric.is_global_zero:
             self.folder.finish(result)
         fabric.barrier()
@@ -200,7 +201,12 @@ class _Spent:
 
 
 def _result(
-    loop: Loop, fabric: Fabric, outcome: Evaluation, spent: _Spent, kept: float
+    loop: Loop,
+    fabric: Fabric,
+    outcome: Evaluation,
+    per_label: dict[str, list[Any]],
+    spent: _Spent,
+    kept: float,
 ) -> RunResult:
     """The result; ``kept`` are the seconds that files beside it took."""
     parts = {part: sum(each["seconds"].get(part, 0.0) for each in loop.history) for part in PARTS}
@@ -218,6 +224,7 @@ def _result(
         seconds={"setup": spent.setup, **parts, "total": spent.setup + sum(parts.values())},
         cpu_seconds=spent.cpu,
         history=loop.history,
+        per_label=per_label,
     )
 
 

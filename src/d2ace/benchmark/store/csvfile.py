@@ -1,7 +1,8 @@
 """A store as text: ``results.csv``, a row per run, and ``curves.csv.gz``, a row per run and epoch.
 
-Recordings, where there are any, go beside them into ``recordings.zip``. Numbers of ``results.csv``
-keep all their digits. What is lost: the split of an epoch's seconds into parts, and the validation
+Where there are any, scores of labels go beside them into ``labels.csv.gz``, a row per run and label,
+and recordings into ``recordings.zip``. Numbers of ``results.csv`` and ``labels.csv.gz`` keep all
+their digits. What is lost: the split of an epoch's seconds into parts, and the validation
 metrics of an epoch but the monitored one. `csvreader` reads these files back.
 """
 
@@ -13,18 +14,20 @@ import io
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from d2ace._util.atomic import write_whole
 from d2ace._util.errors import RunError, UserError
 from d2ace.benchmark.plan.specs import canonical
+from d2ace.training import LABEL_COUNTS, LABEL_SCORES
 
 if TYPE_CHECKING:
     from .database import Store, StoredRun
 
 CURVES = "curves.csv.gz"
+LABELS = "labels.csv.gz"
 RECORDINGS = "recordings.zip"
 MEMBER = ".npz"
 CURVE = (
@@ -37,6 +40,7 @@ CURVE = (
     "effective_rows",
     "distinct_rows",
 )
+PER_LABEL = ("key", "label", *LABEL_COUNTS, *LABEL_SCORES)
 ENVIRONMENT = ("d2ace", "torch", "numpy", "python", "threads")
 SPLITS = ("validation", "test")
 WORDS = ("name", "digest")  # what a run knows of its dataset beside sizes
@@ -51,7 +55,7 @@ def write(store: Store, path: Path) -> None:
     Files of an earlier export are replaced. Others of these names, and a folder that holds the
     export of another name, are refused before any is written.
     """
-    beside = {CURVES: _holds_curves, RECORDINGS: _holds_recordings}
+    beside = {CURVES: _holds_curves, LABELS: _holds_labels, RECORDINGS: _holds_recordings}
     if path.name in beside:
         raise UserError(f"{path} is what an export writes beside its table; name a .csv file")
     for name, is_ours in {path.name: _holds_runs, **beside}.items():
@@ -66,20 +70,21 @@ def write(store: Store, path: Path) -> None:
     writer = csv.DictWriter(table, columns, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    curves = io.StringIO()
-    lines = csv.writer(curves, lineterminator="\n")
-    lines.writerow(CURVE)
-    for runs in together.values():
-        lines.writerows(_curve(runs[0]))
-    packed = gzip.compress(curves.getvalue().encode(), mtime=0)  # no clock: same runs, same bytes
-    recordings = _packed_recordings(store)
+    each = [runs[0] for runs in together.values()]
+    curves = _packed(CURVE, [line for run in each for line in _curve(run)])
+    of_labels = [line for run in each for line in _labels(run)]
+    sometimes = {
+        LABELS: _packed(PER_LABEL, of_labels) if of_labels else None,
+        RECORDINGS: _packed_recordings(store),
+    }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path.with_name(CURVES), packed)
-        if recordings is None:
-            path.with_name(RECORDINGS).unlink(missing_ok=True)  # of an earlier export
-        else:
-            write_whole(path.with_name(RECORDINGS), recordings)
+        write_whole(path.with_name(CURVES), curves)
+        for name, content in sometimes.items():
+            if content is None:
+                path.with_name(name).unlink(missing_ok=True)  # of an earlier export
+            else:
+                write_whole(path.with_name(name), content)
         write_whole(path, table.getvalue().encode())
     except OSError as error:
         raise RunError(
@@ -121,11 +126,19 @@ def _holds_runs(path: Path) -> bool:
 
 
 def _holds_curves(path: Path) -> bool:
+    return _begins_with(path, CURVE)
+
+
+def _holds_labels(path: Path) -> bool:
+    return _begins_with(path, PER_LABEL)
+
+
+def _begins_with(path: Path, columns: Sequence[str]) -> bool:
     with path.open("rb") as file:
         if file.read(2) != b"\x1f\x8b":
             return False
     with gzip.open(path) as unpacked:
-        return unpacked.readline().strip() == ",".join(CURVE).encode()
+        return unpacked.readline().strip() == ",".join(columns).encode()
 
 
 def _holds_recordings(path: Path) -> bool:
@@ -186,6 +199,21 @@ def _curve(run: StoredRun) -> Iterable[list[str]]:
         )
         short = ["" if number is None else f"{number:.7g}" for number in numbers]
         yield [run.key, str(epoch["epoch"]), *short]
+
+
+def _labels(run: StoredRun) -> Iterable[list[str]]:
+    table = (run.result or {}).get("per_label")
+    if table is not None:
+        for row in zip(*(table[name] for name in PER_LABEL[1:]), strict=True):
+            yield [run.key, *map(_text, row)]
+
+
+def _packed(heading: Sequence[str], lines: Iterable[Sequence[str]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heading)
+    writer.writerows(lines)
+    return gzip.compress(text.getvalue().encode(), mtime=0)  # no clock: same runs, same bytes
 
 
 def _packed_recordings(store: Store) -> bytes | None:

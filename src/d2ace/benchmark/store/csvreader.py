@@ -11,13 +11,23 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2ace._util.errors import UserError
 from d2ace.benchmark.plan.specs import RunSpec
 from d2ace.evaluation import METRICS
 
-from .csvfile import CURVE, CURVES, ENVIRONMENT, MEMBER, NEEDED, RECORDINGS, SPLITS
+from .csvfile import (
+    CURVE,
+    CURVES,
+    ENVIRONMENT,
+    LABELS,
+    MEMBER,
+    NEEDED,
+    PER_LABEL,
+    RECORDINGS,
+    SPLITS,
+)
 from .shape import check_config, check_result
 
 if TYPE_CHECKING:
@@ -32,6 +42,13 @@ _DAMAGED = (
 _Row = tuple[dict[str, str], list[RunSpec], dict[str, Any] | None]
 
 
+class _Beside(NamedTuple):
+    """What stands beside the table, by the key of the run."""
+
+    curves: dict[str, list[dict[str, Any]]]
+    labels: dict[str, dict[str, list[Any]]]
+
+
 def read(store: Store, path: Path) -> int:
     """Store the runs of a file that are not stored; returns how many were taken.
 
@@ -44,8 +61,8 @@ def read(store: Store, path: Path) -> int:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     with _any_length():
-        curves = _read_curves(path.with_name(CURVES))
-        rows = list(_read_rows(path, curves))
+        beside = _Beside(_read_curves(path.with_name(CURVES)), _read_labels(path.with_name(LABELS)))
+        rows = list(_read_rows(path, beside))
     recordings = _read_recordings(path.with_name(RECORDINGS))
     taken = 0
     with store.together():
@@ -66,7 +83,7 @@ def read(store: Store, path: Path) -> int:
     return taken
 
 
-def _read_rows(path: Path, curves: dict[str, list[dict[str, Any]]]) -> Iterator[_Row]:
+def _read_rows(path: Path, beside: _Beside) -> Iterator[_Row]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file, strict=True)
@@ -81,7 +98,7 @@ def _read_rows(path: Path, curves: dict[str, list[dict[str, Any]]]) -> Iterator[
                 try:
                     if seen.setdefault(row["key"], row) != row:
                         raise ValueError("another line says otherwise of this run; take one out")
-                    yield _row(row, curves)
+                    yield _row(row, beside)
                 except KeyError as error:
                     raise UserError(f"{path}, line {table.line_num}: lacks {error}") from None
                 except (AttributeError, RecursionError, TypeError, ValueError) as error:
@@ -92,13 +109,13 @@ def _read_rows(path: Path, curves: dict[str, list[dict[str, Any]]]) -> Iterator[
         raise UserError(f"{path} cannot be read as a results file: {error}") from None
 
 
-def _row(row: dict[str, str], curves: dict[str, list[dict[str, Any]]]) -> _Row:
+def _row(row: dict[str, str], beside: _Beside) -> _Row:
     if None in row or None in row.values():
         raise ValueError("has not as many fields as there are columns")
     specs = _specs(row)
     if row["status"] != "finished":
         return row, specs, None
-    result = _result(row, specs[0], curves)
+    result = _result(row, specs[0], beside)
     check_result(result)
     return row, specs, result
 
@@ -135,9 +152,7 @@ def _specs(row: dict[str, str]) -> list[RunSpec]:
     return specs
 
 
-def _result(
-    row: dict[str, str], spec: RunSpec, curves: dict[str, list[dict[str, Any]]]
-) -> dict[str, Any]:
+def _result(row: dict[str, str], spec: RunSpec, beside: _Beside) -> dict[str, Any]:
     def numbers(prefix: str) -> dict[str, Any]:
         found = {key: value for key, value in row.items() if key and key.startswith(prefix)}
         return {key.removeprefix(prefix): _number(value) for key, value in found.items()}
@@ -148,13 +163,14 @@ def _result(
     monitored = spec.config["monitor"]
     history = [
         epoch | {"validation": {monitored: epoch["validation"]}}
-        for epoch in curves.get(row["key"], [])
+        for epoch in beside.curves.get(row["key"], [])
     ]
     dataset = {"name": spec.config["data"], **numbers("size_")}
     if row.get("digest"):
         dataset["digest"] = row["digest"]
     environment = texts("version_")
     environment["threads"] = _number(environment["threads"] or "")
+    per_label = beside.labels.get(row["key"])
     return {
         "format": 1,
         "config": spec.config,
@@ -166,6 +182,7 @@ def _result(
         "seconds": numbers("seconds_"),
         "cpu_seconds": _number(row.get("cpu_seconds") or ""),
         "history": history,
+        **({} if per_label is None else {"per_label": per_label}),
     }
 
 
@@ -182,6 +199,22 @@ def _read_curves(path: Path) -> dict[str, list[dict[str, Any]]]:
     except _DAMAGED as error:
         raise UserError(f"{path} cannot be read as the curves of runs: {error}") from None
     return curves
+
+
+def _read_labels(path: Path) -> dict[str, dict[str, list[Any]]]:
+    tables: dict[str, dict[str, list[Any]]] = {}
+    if not path.is_file():
+        return tables
+    try:
+        with gzip.open(path, "rt", newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file, strict=True):
+                table = tables.setdefault(row["key"], {name: [] for name in PER_LABEL[1:]})
+                table["label"].append(row["label"])
+                for name in PER_LABEL[2:]:
+                    table[name].append(_number(row[name]))
+    except _DAMAGED as error:
+        raise UserError(f"{path} cannot be read as the scores of labels: {error}") from None
+    return tables
 
 
 def _read_recordings(path: Path) -> dict[str, bytes]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from d2ace.benchmark.plan.specs import FIRST, LARGEST
 from d2ace.evaluation import METRICS
+from d2ace.training import LABEL_COUNTS, LABEL_SCORES
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -115,6 +116,26 @@ def check_result(result: Any) -> None:
         for name in ("train_loss", "epoch_loss", "effective_rows", "distinct_rows"):
             if not _number_or_nothing(entry.get(name)):
                 raise ValueError(f"has {_shortened(entry[name])} for {name} in {where}")
+    if result.get("per_label") is not None:  # which runs of before do not have
+        _check_columns(result["per_label"])
+
+
+def _check_columns(table: Any) -> None:
+    """Refuse scores of labels that are not a table in columns."""
+    kinds: dict[str, Callable[[Any], bool]] = {
+        "label": _word,
+        **dict.fromkeys(LABEL_COUNTS, _whole),
+        **dict.fromkeys(LABEL_SCORES, _number_or_nothing),
+    }
+    if not _table(table) or set(table) != set(kinds):
+        raise ValueError(f"has {_shortened(table)} for the scores of its labels")
+    for name, fits in kinds.items():
+        column = table[name]
+        if not isinstance(column, list) or len(column) != len(table["label"]):
+            raise ValueError(f"has {_shortened(column)} for {name} of its labels")
+        for value in column:
+            if not fits(value):
+                raise ValueError(f"has {_shortened(value)} for {name} of a label")
 
 
 def _plain(value: Any) -> bool:
