@@ -92,9 +92,7 @@ def test_flipped_bytes_are_reported(tmp_path: Path, exported: Path, seed: int) -
     damaged[draw.randrange(10, len(damaged))] ^= 1 << draw.randrange(8)
     path.write_bytes(damaged)
     with Store(tmp_path / "to.db") as store:
-        with pytest.raises(
-            UserError, match=r"labels\.csv\.gz cannot be read as the scores of labels"
-        ):
+        with pytest.raises(UserError, match=r"labels\.csv\.gz cannot be read as the scores"):
             store.import_(exported)
         assert store.runs(status=None) == []
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from d2ace import evaluation
+from d2ace.training import STILL_IMPROVING
 
 from .collect import Laboratory
 from .judgement import FEWEST, LEVEL, Judgement
 from .method_names import BASELINE, base_of, order
+from .run_values import was_improving
 from .verdicts import Verdict
 from .wording import WITHIN_NOISE, counted, listed
 
@@ -49,6 +51,21 @@ def headline(laboratory: Laboratory, found: list[Judgement]) -> list[str]:
     if not better:
         said.insert(0, f"No method is shown to be better than {BASELINE}.")
     return [*said, _leaders(comparable), _strength(comparable, len(testable))]
+
+
+def not_trained(laboratory: Laboratory) -> list[str]:
+    """How many runs were still improving when their epochs ended, in a sentence; or nothing."""
+    runs = {run.key: run for run in laboratory.finished}
+    early = sum(map(was_improving, runs.values()))
+    if not early:
+        return []
+    of = f"{early} of {counted(len(runs), 'run')}"
+    if 20 * early <= len(runs):
+        return [f"{of} had the best epoch within the last 5 %, no more than by chance."]
+    return [
+        f"{of} {'was' if early == 1 else 'were'} still improving at the end (best epoch within the "
+        f"last 5 %): there, {STILL_IMPROVING}."
+    ]
 
 
 def _tested(found: list[Judgement]) -> tuple[list[str], list[str]]:

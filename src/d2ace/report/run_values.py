@@ -9,6 +9,7 @@ import numpy as np
 
 from d2ace.benchmark.store import StoredRun
 from d2ace.evaluation import METRICS
+from d2ace.training import still_improving
 
 from .intervals import Pair, over_folds
 
@@ -55,6 +56,12 @@ def rows_of(run: StoredRun) -> list[str]:
     """The checksum of the rows that a run had, in a list; empty where it was not stored."""
     digest = (run.result or {})["dataset"].get("digest")
     return [str(digest)] if digest else []
+
+
+def was_improving(run: StoredRun) -> bool:
+    """Whether a run was still improving when its epochs ended; not where nobody knows."""
+    best = (run.result or {}).get("best_epoch")
+    return best is not None and still_improving(best, run.config["epochs"])
 
 
 def curve(run: StoredRun, *keys: str) -> Array:

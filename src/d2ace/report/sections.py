@@ -10,7 +10,7 @@ from d2ace.evaluation import METRICS
 from .collect import Laboratory
 from .figures import style
 from .figures.studies import FULL, axis_title
-from .headline import headline
+from .headline import headline, not_trained
 from .judgement import comparable, judge_all
 from .layout import Group, Names, Page, Section
 from .method_names import BASELINE, CANDIDATE, base_of
@@ -40,7 +40,7 @@ def build(laboratory: Laboratory, published: Published) -> Page:
         for dataset in one.datasets
         if (recorded := laboratory.recorded(one, dataset))
     ]
-    first, *lead = headline(laboratory, every)
+    first, *lead = [*headline(laboratory, every), *not_trained(laboratory)]
     return Page(
         headline=first,
         lead=" ".join(lead),

@@ -1,8 +1,8 @@
 """A store as text: ``results.csv``, a row per run, and ``curves.csv.gz``, a row per run and epoch.
 
-Where there are any, scores of labels go beside them into ``labels.csv.gz``, a row per run and label,
-and recordings into ``recordings.zip``. Numbers of ``results.csv`` and ``labels.csv.gz`` keep all
-their digits. What is lost: the split of an epoch's seconds into parts, and the validation
+Where there are any, scores of labels go beside them into ``labels.csv.gz``, a row per run and
+label, and recordings into ``recordings.zip``. Numbers of ``results.csv`` and ``labels.csv.gz``
+keep all their digits. What is lost: the split of an epoch's seconds into parts, and the validation
 metrics of an epoch but the monitored one. `csvreader` reads these files back.
 """
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from d2ace.evaluation import METRICS
 from d2ace.report.collect import SHOWN
-from d2ace.report.intervals import HOW, PairedInterval, interval
+from d2ace.report.intervals import HOW, Pair, PairedInterval, interval
 from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.method_names import BASELINE, base_of
 from d2ace.report.published import Published
@@ -22,18 +22,13 @@ def gains(name: str, comparison: MethodComparison) -> ReportTable:
     """Difference to Random of every method in every metric, over all datasets."""
     rows = []
     data: list[dict[str, Value]] = []
-    for method in _rivals(comparison):
+    for method in rivals(comparison):
         row = [word(method)]
         for metric in SHOWN:
             found = comparison.differences(metric, method)
-            one = interval(found)
-            numbers = _numbers(one)
-            notes = [_certainty(one)]
-            if 0 < len(found) < len(comparison.datasets):
-                notes.append(f"{len(found)} of {len(comparison.datasets)} datasets")
-            note = "\n".join(filter(None, notes))
-            row.append(Cell(signed(str(one)), numbers["difference"], note=note))
-            data.append({"metric": metric, "method": method, **numbers, "datasets": len(found)})
+            cell, numbers = over_datasets(found, len(comparison.datasets))
+            row.append(cell)
+            data.append({"metric": metric, "method": method, **numbers})
         rows.append(row)
     return ReportTable(
         name=name,
@@ -49,11 +44,22 @@ def gains(name: str, comparison: MethodComparison) -> ReportTable:
     )
 
 
+def over_datasets(found: list[list[Pair]], datasets: int) -> tuple[Cell, dict[str, Value]]:
+    """The mean over those of ``datasets`` that were found: a field, and what CSV files hold."""
+    one = interval(found)
+    numbers = _numbers(one)
+    notes = [_certainty(one)]
+    if 0 < len(found) < datasets:
+        notes.append(f"{len(found)} of {datasets} datasets")
+    cell = Cell(signed(str(one)), numbers["difference"], note="\n".join(filter(None, notes)))
+    return cell, {**numbers, "datasets": len(found)}
+
+
 def by_dataset(
     name: str, comparison: MethodComparison, metric: str, published: Published
 ) -> ReportTable:
     """Difference to Random on every dataset, beside the difference that was published."""
-    methods = _rivals(comparison)
+    methods = rivals(comparison)
     better = 1 if METRICS[metric].higher_is_better else -1
     rows = []
     data: list[dict[str, Value]] = []
@@ -97,7 +103,8 @@ def by_dataset(
     )
 
 
-def _rivals(comparison: MethodComparison) -> list[str]:
+def rivals(comparison: MethodComparison) -> list[str]:
+    """All methods but the baseline."""
     return [method for method in comparison.methods if method != BASELINE]
 
 

@@ -12,13 +12,19 @@ from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.method_names import CANDIDATE
 from d2ace.report.published import Published
 from d2ace.report.registry import register_table
-from d2ace.report.run_values import mean_score
+from d2ace.report.run_values import mean_score, was_improving
 from d2ace.report.topics import ComparisonTopic
 from d2ace.report.wording import OUTCOMES, counted, metric_title
+from d2ace.training import STILL_IMPROVING
 
 from .table import Cell, ReportTable, Value, figure, p_equals, p_text, word
 
 LEFT_OUT = "The paper's numbers stand only beside runs with the paper's settings."
+MARK = "†"
+MARKED = (
+    f"{MARK} half of the runs or more were still improving: their best epoch is within the last "
+    f"5 % of their epochs, so that {STILL_IMPROVING}."
+)
 
 
 def scores(
@@ -28,7 +34,7 @@ def scores(
     methods, means = comparison.methods, comparison.means(metric)
     rows: list[list[Cell]] = []
     data: list[dict[str, Value]] = []
-    unmarked = told = left_out = False
+    unmarked = told = left_out = early = False
     for dataset in comparison.datasets:
         fair = comparison.fair(metric, dataset)
         places = _places(means[dataset], METRICS[metric].higher_is_better) if fair else {}
@@ -51,12 +57,16 @@ def scores(
             if not values.size:
                 row.append(Cell("–", None, note="\n".join(notes)))
                 continue
-            mean = mean_score(comparison.runs(dataset, method), metric)
+            runs = comparison.runs(dataset, method)
+            mean = mean_score(runs, metric)
             deviation = float(values.std(ddof=1)) if values.size > 1 else None
             place = places.get(method)
+            improving = sum(map(was_improving, runs))
+            mark = MARK if 2 * improving >= len(runs) else ""
+            early = early or bool(mark)
             row.append(
                 Cell(
-                    f"{mean:.4f}",
+                    f"{mean:.4f}{mark}",
                     mean,
                     spread="" if deviation is None else f"±{deviation:.4f}",
                     place=place if place is not None and place <= 3 else 0,
@@ -73,6 +83,7 @@ def scores(
                     "rank": place,
                     "published": printed,
                     "published_missing": why or ("" if printed is not None else "not published"),
+                    "still_improving": improving,
                 }
             )
         rows.append(row)
@@ -85,6 +96,7 @@ def scores(
             + (", unless its methods have different folds or seeds." if unmarked else ".")
             + (" “paper” is the published score." if told else "")
             + (f" {LEFT_OUT}" if left_out else "")
+            + (f" {MARKED}" if early else "")
         ),
         columns=["Dataset", *methods],
         rows=rows,
