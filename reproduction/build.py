@@ -4,10 +4,10 @@
     python reproduction/build.py                # from results.csv alone
     python reproduction/build.py --folder docs/images --db images.db
 
-`results.csv` has a row for each run, `curves.csv.gz` the curves of all runs and `recordings.zip`
-what case studies recorded; `tables.md`, `figures/` and what stands between the marks in `README.md`
-(how far the steps are, scores beside the paper's, what became of the claims and more) are made from
-these and from nothing else.
+`results.csv` has a row for each run, `curves.csv.gz` the curves of all runs, `labels.csv.gz` the
+scores of labels where runs have them, and `recordings.zip` what case studies recorded; `tables.md`,
+`figures/` and what stands between the marks in `README.md` (how far the steps are, scores beside
+the paper's, what became of the claims and more) are made from these and from nothing else.
 The grids that made the runs are in `grids/`: `d2ace bench reproduction/grids/reproduction-1.toml
 --db runs.db --from reproduction/results.csv`, up to `reproduction-6.toml`; with `--from`, runs that
 are in the file are not run again.
