@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,23 @@ class Rare(d2ace.Selector):
     assert changed.config["selector_source"] != described["selector_source"]
     with pytest.raises(UserError, match=r"rare\.py has changed since this run was described"):
         RunConfig.from_dict(described)
+
+
+def test_a_run_does_not_resume_with_other_code_of_a_module(
+    table: MultiLabelData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "module_of_mine.py"
+    source = "import d2ace\n\nclass Mine(d2ace.Random):\n    name = 'mine'\n"
+    file.write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    settings: dict[str, Any] = {"selector": "module_of_mine:Mine", "out": tmp_path / "run"}
+    small_run(table, **settings)
+    file.write_text(f"{source}    value = 1\n")
+    with pytest.raises(UserError, match=r"module_of_mine\.py has changed since Python imported"):
+        small_run(table, **settings)
+    del sys.modules["module_of_mine"]  # as in a new process
+    with pytest.raises(UserError, match=r"belongs to another run \(selector_source"):
+        small_run(table, **settings)
 
 
 def test_a_saved_model_does_not_need_its_selector(table: MultiLabelData, tmp_path: Path) -> None:

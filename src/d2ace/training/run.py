@@ -63,7 +63,7 @@ class Run:
             loop = Loop(self.config, problem, fabric)
         best: dict[str, Any] | None = None
         if self.folder is not None:
-            saved = self.folder.load(problem.digest, fabric.world_size) if self.resume else None
+            saved = self.folder.load(problem, fabric.world_size) if self.resume else None
             self._refuse_different(fabric, saved, loop.most_batches)
             if saved is not None:
                 spent, best = self._restored(loop, saved), saved.weights

@@ -17,6 +17,7 @@ from d2ace._util.atomic import write_whole
 from d2ace._util.errors import RunError
 
 __all__ = [
+    "AGAIN",
     "FORMAT",
     "NUMBER",
     "Parts",
@@ -30,6 +31,7 @@ __all__ = [
     "save_tensors",
 ]
 
+AGAIN = "train the run again, with resume off or in another folder"
 FORMAT = 1
 NUMBER = (int, float)
 Parts = Mapping[str, type | tuple[type, ...]]
