@@ -185,6 +185,16 @@ class Rare(d2ace.Selector):
         RunConfig.from_dict(described)
 
 
+def test_an_own_selector_that_forgets_its_base_class_is_refused(
+    table: MultiLabelData, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.py"
+    init = "def __init__(self, labels, features=None, **common): self.k = 1"
+    file.write_text(f"import d2ace\n\nclass Mine(d2ace.D2ACE):\n    {init}\n")
+    with pytest.raises(UserError, match=r"does not call super\(\)\.__init__\(labels, features"):
+        small_run(table, selector=f"{file}:Mine")
+
+
 def test_a_run_does_not_resume_with_other_code_of_a_module(
     table: MultiLabelData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,13 @@ def make_selector(
     ``name`` is a key of ``SELECTORS``, or says where a class of one's own is:
     ``"package.module:Class"`` or ``"path/to/file.py:Class"``.
     """
-    return find_selector(name)(labels, features, **options)
+    made = find_selector(name)(labels, features, **options)
+    if not hasattr(made, "labels"):
+        raise TypeError(
+            f"{name} does not call super().__init__(labels, features, **common) in its __init__; "
+            "call it first."
+        )
+    return made
 
 
 def find_selector(name: str) -> type[Selector]:
