@@ -90,6 +90,8 @@ class Store:
         A run that is stored already stays as it was, unless it failed or came from a CSV file
         and so lacks details; it is then shown under this study and label too.
         """
+        if result is None:
+            raise UserError(f"{spec.title} has no result; store a failed run with fail()")
         self.put(spec, status="finished", result=result, recording=recording)
 
     def fail(self, spec: RunSpec, error: str) -> None:
@@ -120,6 +122,7 @@ class Store:
         finished_at: str | None = None,
     ) -> None:
         """Store a run in one transaction; ``complete=False`` where details were lost on the way."""
+        text = None if result is None else _checked(result, spec)
         row = {
             "key": spec.key,
             "dataset": spec.dataset,
@@ -130,7 +133,7 @@ class Store:
             "status": status,
             "error": error,
             "config": canonical(spec.config),
-            "result": None if result is None else json.dumps(result, allow_nan=False),
+            "result": text,
             "recording": recording,
             "complete": int(complete),
             "finished_at": finished_at or _now(),
@@ -293,6 +296,19 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _checked(result: Any, spec: RunSpec) -> str:
+    """The result as JSON; one that could not be read again is refused."""
+    try:
+        text = json.dumps(result)
+        check_result(parse(text))
+    except (TypeError, ValueError) as problem:
+        raise UserError(
+            f"a result of {spec.title} cannot be stored ({problem}); give what RunResult.to_dict() "
+            "returns"
+        ) from None
+    return text
 
 
 def _now() -> str:
