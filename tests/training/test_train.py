@@ -185,14 +185,31 @@ class Rare(d2ace.Selector):
         RunConfig.from_dict(described)
 
 
-def test_an_own_selector_that_forgets_its_base_class_is_refused(
-    table: MultiLabelData, tmp_path: Path
+@pytest.mark.parametrize(
+    ("takes", "sentence"),
+    [
+        ("labels, features=None, **common", r"does not call super\(\)\.__init__\(labels, features"),
+        ("", r"too many positional arguments\); write its __init__ as"),
+        ("labels, features", r"unexpected keyword argument .*; write its __init__ as"),
+        ("labels, features, *, k, **common", r"missing a required .*'k'\); write its __init__ as"),
+    ],
+)
+def test_an_own_selector_that_cannot_be_made_is_refused(
+    table: MultiLabelData, tmp_path: Path, takes: str, sentence: str
 ) -> None:
     file = tmp_path / "mine.py"
-    init = "def __init__(self, labels, features=None, **common): self.k = 1"
+    init = f"def __init__(self, {takes}): self.k = 1"
     file.write_text(f"import d2ace\n\nclass Mine(d2ace.D2ACE):\n    {init}\n")
-    with pytest.raises(UserError, match=r"does not call super\(\)\.__init__\(labels, features"):
+    with pytest.raises(UserError, match=sentence):
         small_run(table, selector=f"{file}:Mine")
+
+
+def test_a_file_that_ends_python_when_it_is_imported_is_named(tmp_path: Path) -> None:
+    """A script that has no "if __name__" ended the command without a word."""
+    file = tmp_path / "script.py"
+    file.write_text("import sys\n\nsys.exit(4)\n")
+    with pytest.raises(UserError, match=r"script\.py could not be imported \(SystemExit: 4\)"):
+        d2ace.train("digits", "mlp", f"{file}:Mine")
 
 
 def test_a_run_does_not_resume_with_other_code_of_a_module(

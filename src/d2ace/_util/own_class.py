@@ -101,7 +101,7 @@ class Family(Generic[Class]):
             raise self._not_found(name, f"there is no file {file}")
         try:
             module = import_module(place) if file is None else _module_of(file)
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:  # as a script without "if __name__" ends
             if file is None and _is_missing(place, problem):
                 raise self._not_found(name, problem) from problem
             raise ValueError(
@@ -149,7 +149,7 @@ def own_place(error: BaseException) -> str | None:
     return places[-1] if places else None
 
 
-def _is_missing(place: str, problem: Exception) -> bool:
+def _is_missing(place: str, problem: BaseException) -> bool:
     """Whether the module ``place`` itself is not there, rather than one that it imports."""
     if not place or place.startswith("."):  # what Python cannot look for
         return True

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from d2ace._util.atomic import write_whole
+from d2ace._util.checksum import damaged_part
 from d2ace._util.errors import RunError
 
 __all__ = [
@@ -78,7 +79,7 @@ def load_tensors(
             with zipfile.ZipFile(file) as archive:
                 if any(part.compress_type for part in archive.infolist()):
                     raise ValueError("it is compressed, as no file of a run is")
-                damaged = archive.testzip()  # torch.load does not compare checksums
+                damaged = damaged_part(archive)
             if damaged is not None:
                 raise ValueError(f"{damaged} in it is damaged")
             file.seek(0)
