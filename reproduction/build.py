@@ -30,8 +30,7 @@ import claims
 import concentration
 from beside import markdown_row as _line
 
-from d2ace.benchmark.plan.grid import load_grid
-from d2ace.benchmark.store.database import Store
+from d2ace.benchmark import Store, load_grid
 from d2ace.report import published, sections
 from d2ace.report.collect import collect
 from d2ace.report.figures.figure import standalone

@@ -21,7 +21,7 @@ from judging import (
     worse,
 )
 
-from d2ace.benchmark.store.database import StoredRun
+from d2ace.benchmark import StoredRun
 from d2ace.evaluation import METRICS
 from d2ace.report.collect import Laboratory
 from d2ace.report.intervals import PairedInterval, interval

@@ -279,7 +279,7 @@ def test_the_reference_shows_examples_only_where_they_run() -> None:
 def test_the_reference_shows_what_people_use() -> None:
     shown = set(shown_objects())
     assert {f"d2ace.{method.__name__}" for method in d2ace.SELECTORS.values()} <= shown
-    for name in ("data", "evaluation", "models"):
+    for name in ("benchmark", "data", "evaluation", "models"):
         module = importlib.import_module(f"d2ace.{name}")
         known = {key for key in module.__all__ if callable(getattr(module, key))}
         assert {f"d2ace.{name}.{key}" for key in known} - shown == set()

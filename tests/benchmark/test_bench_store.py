@@ -64,6 +64,28 @@ for _ in range(int(sys.argv[2])):
 # Keys ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "given", [None, {}, {"test": 1}, [1], {"test": {"macro_auc": float("nan")}}, {"test": {1, 2}}]
+)
+def test_a_result_that_is_none_is_refused_and_the_store_stays_readable(store, given):
+    kept = spec()
+    store.add(kept, result(kept))
+    with pytest.raises(
+        UserError, match=r"(has no result; store|cannot be stored \(.*\); give what)"
+    ):
+        store.add(spec(seed=1), given)
+    assert [run.key for run in store.runs(status=None)] == [kept.key]
+
+
+def test_a_folder_in_the_place_of_a_store_gets_one_sentence(tmp_path):
+    with pytest.raises(UserError) as problem:
+        Store(tmp_path)
+    example = tmp_path / "runs.db"
+    assert str(problem.value) == (
+        f"{tmp_path} is a folder; name a file for the store, such as {example}."
+    )
+
+
 def test_a_key_names_the_work_not_the_spelling():
     plain = spec()
     assert plain.key == spec(seed=0, epochs=100, learning_rate=0.0001).key

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 from image_makers import make_photos
 
+from d2ace._util.errors import UserError
+from d2ace.benchmark.plan.checks import check_unchanged
 from d2ace.benchmark.plan.grid import load_grid
+from d2ace.benchmark.plan.specs import RunSpec
 
 GRID = """
 datasets = [{ name = "csv", root = "photos", image_size = 32, cache_features = true }]
@@ -112,3 +115,26 @@ def test_files_of_a_model_are_sought_beside_the_grid(tmp_path: Path) -> None:
     assert chosen() == {"words.csv"}  # not there: told when a run begins, as it was given
     (tmp_path / "words.csv").write_text("sky,0.1,0.2\n")
     assert chosen() == {str((tmp_path / "words.csv").resolve())}
+
+
+def test_weights_that_are_replaced_are_new_work(tmp_path: Path) -> None:
+    """Moved, they are the same file."""
+    make_photos(tmp_path / "photos", 8, 2)
+    file = tmp_path / "images.toml"
+    file.write_text(GRID)
+
+    def described(weights: Path | str) -> dict[str, RunSpec]:
+        options = {"freeze": "backbone", "weights": str(weights)}
+        model = {"name": "image_mlp", "options": options}
+        return {spec.key: spec for spec in load_grid(file, {"models": [model]}).specs}
+
+    weights, moved = tmp_path / "own.pt", tmp_path / "moved" / "own.pt"
+    weights.write_bytes(b"weights of today")
+    before = described(weights)
+    moved.parent.mkdir()
+    moved.write_bytes(weights.read_bytes())
+    assert described("own.pt").keys() == described(moved).keys() == before.keys()
+    weights.write_bytes(b"other weights")
+    assert described(weights).keys().isdisjoint(before)
+    with pytest.raises(UserError, match="a file of weights has changed since this run was descri"):
+        check_unchanged(next(iter(before.values())).config)

@@ -64,6 +64,10 @@ def test_own_selectors_by_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert first.config["selector"] == "own_front:Mine"
     with (tmp_path / "own_part.py").open("a") as file:
         file.write("# changed\n")
+    with pytest.raises(UserError, match=r"own_part\.py has changed since Python imported the sel"):
+        make_grid(chosen)  # or the code of before would run under the new checksum
+    for module in ("own_part", "own_front"):  # as in a new process
+        del sys.modules[module]
     assert make_grid(chosen).specs[0].key != first.key
     library = make_grid({**SMALL, "selectors": ["d2ace.selectors.recent:Recent"]}).specs[0]
     assert library.config["selector_source"] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -155,6 +156,24 @@ def test_a_stopped_run_with_a_damaged_file(
     told = check_damages(table, stopped, name, right, predicted, tmp_path, 4)
     if name != "unfinished/previous.pt":  # which nobody needs as long as the newest is there
         assert None not in told[:2]
+
+
+def test_a_part_that_one_wrong_bit_calls_a_folder_is_noticed(
+    finished: Path, tmp_path: Path
+) -> None:
+    """`torch.load` reads nothing of it, and its tensor is whatever the memory held."""
+    content = (finished / "best.pt").read_bytes()
+    shutil.copytree(finished, tmp_path / "run")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        places, names = [archive.start_dir], archive.namelist()
+    for name in names:  # 46 bytes and the name: an entry of the directory, without more
+        places.append(places[-1] + 46 + len(name))
+    for place, name in zip(places, names, strict=False):
+        damaged = bytearray(content)
+        damaged[place + 38] ^= 0x10
+        (tmp_path / "run" / "best.pt").write_bytes(damaged)
+        with pytest.raises(RunError, match=f"best.pt cannot be read .*{name} in it is damaged"):
+            load_run(tmp_path / "run")
 
 
 @pytest.mark.slow

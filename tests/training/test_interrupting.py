@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -336,6 +337,26 @@ def test_a_finished_run_with_other_data_is_refused(table: MultiLabelData, tmp_pa
     changed = MultiLabelData(table.name, X, table.Y, table.feature_names, table.label_names)
     with pytest.raises(RunError, match=r"result\.json was saved with other data"):
         small_run(changed, out=tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["feature_names", "label_names"])
+@pytest.mark.parametrize("ended", [True, False], ids=["finished", "stopped"])
+def test_a_run_whose_data_got_other_names_is_refused(
+    table: MultiLabelData, tmp_path: Path, kind: str, ended: bool
+) -> None:
+    """Or it would predict under the names of before."""
+    if ended:
+        small_run(table, out=tmp_path)
+    else:
+        stopped(table, tmp_path)
+    content = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    names = tuple(f"other {name}" for name in getattr(table, kind))
+    renamed = dataclasses.replace(table, **{kind: names})
+    words = f"saved with other {kind.replace('_', ' ')} than {table.name} has now; it was left"
+    with pytest.raises(RunError, match=words):
+        small_run(renamed, out=tmp_path)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == content
+    assert small_run(table, out=tmp_path).best_epoch
 
 
 def test_the_number_of_processes_belongs_to_a_run(table: MultiLabelData, tmp_path: Path) -> None:

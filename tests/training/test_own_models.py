@@ -132,13 +132,18 @@ def test_hyperparameters_of_an_own_model_are_checked(file: Path) -> None:
             "def terms(self, output, y, pairs, weight): return {'all': pairs.mean(1)}",
             "must return scalar tensors, got .* for 'all'; take the mean",
         ),
+        ("def loss(self, output, y, weight=None): return None", "must return LossTerms, got None"),
+        (
+            "def forward(self, x): return ModelOutput(self.layers(x).detach())",
+            "must return logits with a gradient",
+        ),
     ],
 )
 def test_what_a_model_must_return_is_said(
     table: MultiLabelData, file: Path, body: str, sentence: str
 ) -> None:
     file.write_text(f"{CODE}\nclass Bad(Net):\n    {body}\n")
-    with pytest.raises(RunError, match=rf"^Bad\.(forward|terms) .*{sentence}"):
+    with pytest.raises(RunError, match=rf"^Bad\.(forward|terms|loss) .*{sentence}"):
         d2ace.train(table, f"{file}:Bad", **SMALL)
 
 
@@ -155,6 +160,10 @@ def test_what_a_model_must_return_is_said(
             "        super().__init__(n_features, Y_train)\n"
             "        self.layers = nn.Identity()",
             "has no parameters that can be trained",
+        ),
+        (
+            "def __init__(self, n_features, Y_train): pass",
+            r"does not call super\(\)\.__init__\(n_features, Y_train, preset",
         ),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,50 @@ class Rare(d2ace.Selector):
     assert changed.config["selector_source"] != described["selector_source"]
     with pytest.raises(UserError, match=r"rare\.py has changed since this run was described"):
         RunConfig.from_dict(described)
+
+
+@pytest.mark.parametrize(
+    ("takes", "sentence"),
+    [
+        ("labels, features=None, **common", r"does not call super\(\)\.__init__\(labels, features"),
+        ("", r"too many positional arguments\); write its __init__ as"),
+        ("labels, features", r"unexpected keyword argument .*; write its __init__ as"),
+        ("labels, features, *, k, **common", r"missing a required .*'k'\); write its __init__ as"),
+    ],
+)
+def test_an_own_selector_that_cannot_be_made_is_refused(
+    table: MultiLabelData, tmp_path: Path, takes: str, sentence: str
+) -> None:
+    file = tmp_path / "mine.py"
+    init = f"def __init__(self, {takes}): self.k = 1"
+    file.write_text(f"import d2ace\n\nclass Mine(d2ace.D2ACE):\n    {init}\n")
+    with pytest.raises(UserError, match=sentence):
+        small_run(table, selector=f"{file}:Mine")
+
+
+def test_a_file_that_ends_python_when_it_is_imported_is_named(tmp_path: Path) -> None:
+    """A script that has no "if __name__" ended the command without a word."""
+    file = tmp_path / "script.py"
+    file.write_text("import sys\n\nsys.exit(4)\n")
+    with pytest.raises(UserError, match=r"script\.py could not be imported \(SystemExit: 4\)"):
+        d2ace.train("digits", "mlp", f"{file}:Mine")
+
+
+def test_a_run_does_not_resume_with_other_code_of_a_module(
+    table: MultiLabelData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "module_of_mine.py"
+    source = "import d2ace\n\nclass Mine(d2ace.Random):\n    name = 'mine'\n"
+    file.write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    settings: dict[str, Any] = {"selector": "module_of_mine:Mine", "out": tmp_path / "run"}
+    small_run(table, **settings)
+    file.write_text(f"{source}    value = 1\n")
+    with pytest.raises(UserError, match=r"module_of_mine\.py has changed since Python imported"):
+        small_run(table, **settings)
+    del sys.modules["module_of_mine"]  # as in a new process
+    with pytest.raises(UserError, match=r"belongs to another run \(selector_source"):
+        small_run(table, **settings)
 
 
 def test_a_saved_model_does_not_need_its_selector(table: MultiLabelData, tmp_path: Path) -> None:

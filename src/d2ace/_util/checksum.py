@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-__all__ = ["checksum", "form", "labels_checksum"]
+if TYPE_CHECKING:
+    import zipfile
+
+__all__ = ["checksum", "damaged_part", "form", "labels_checksum"]
+
+_IS_FOLDER = 0x10  # of a part's attributes
 
 
 def labels_checksum(labels: sp.csr_array) -> int:
@@ -38,3 +43,13 @@ def form(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"{tuple(value.shape)} {value.dtype}"
     return "nothing" if value is None else type(value).__name__
+
+
+def damaged_part(archive: zipfile.ZipFile) -> str | None:
+    """The first damaged part of a file that `torch.save` wrote, or None.
+
+    `torch.load` compares no checksums, and leaves the memory of a part that one wrong bit calls a
+    folder as it happens to be.
+    """
+    folders = [part.filename for part in archive.infolist() if part.external_attr & _IS_FOLDER]
+    return folders[0] if folders else archive.testzip()

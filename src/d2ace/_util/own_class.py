@@ -13,11 +13,14 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 from .hints import did_you_mean
 
 Class = TypeVar("Class")
 _OWN = "d2ace_own_"  # how names of modules made of a user's file begin
+_imported: WeakKeyDictionary[type[Any], str] = WeakKeyDictionary()
+"""Classes of a user's modules -> the checksum of their file when it was first asked for."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +55,21 @@ class Family(Generic[Class]):
         if not isinstance(name, str) or not is_own(name):
             return None
         file = own_file(name)
-        if file is None:
-            found = self.find(name)
-            if found.__module__.partition(".")[0] == "d2ace":
-                return None
-            place = inspect.getsourcefile(found)
-            if place is None:  # compiled code has none
-                return None
-            file = Path(place)
+        if file is not None:
+            return self._checksum(name, file)
+        found = self.find(name)
+        place = inspect.getsourcefile(found)
+        if found.__module__.partition(".")[0] == "d2ace" or place is None:  # compiled code has none
+            return None
+        now = self._checksum(name, Path(place))
+        if _imported.setdefault(found, now) != now:
+            raise ValueError(
+                f"{place} has changed since Python imported the {self.kind} {name!r}; start Python "
+                "again, so that the code in the file is what runs."
+            )
+        return now
+
+    def _checksum(self, name: str, file: Path) -> str:
         try:
             return hashlib.sha256(file.read_bytes()).hexdigest()
         except OSError:
@@ -91,7 +101,7 @@ class Family(Generic[Class]):
             raise self._not_found(name, f"there is no file {file}")
         try:
             module = import_module(place) if file is None else _module_of(file)
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:  # as a script without "if __name__" ends
             if file is None and _is_missing(place, problem):
                 raise self._not_found(name, problem) from problem
             raise ValueError(
@@ -139,7 +149,7 @@ def own_place(error: BaseException) -> str | None:
     return places[-1] if places else None
 
 
-def _is_missing(place: str, problem: Exception) -> bool:
+def _is_missing(place: str, problem: BaseException) -> bool:
     """Whether the module ``place`` itself is not there, rather than one that it imports."""
     if not place or place.startswith("."):  # what Python cannot look for
         return True

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from d2ace._util.checksum import damaged_part
 from d2ace._util.errors import RunError, UserError
 from d2ace._util.hints import did_you_mean
 from d2ace._util.torchvision import torchvision
@@ -267,9 +268,9 @@ def _state(backbone: str, weights: str) -> tuple[Mapping[str, Tensor], str]:
 
 def _read(file: Path) -> Mapping[str, Tensor]:
     try:
-        if zipfile.is_zipfile(file):  # as torch.save writes it; torch.load compares no checksums
+        if zipfile.is_zipfile(file):  # as torch.save writes it
             with zipfile.ZipFile(file) as archive:
-                if (damaged := archive.testzip()) is not None:
+                if (damaged := damaged_part(archive)) is not None:
                     raise zipfile.BadZipFile(f"{damaged} in it is damaged: fetch or copy it again")
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # a broken archive raises whatever its reader meets first

@@ -42,7 +42,13 @@ def make_model(
             f"({problem}); write its __init__ as (self, n_features, Y_train, *, preset='paper', "
             "...)."
         ) from None
-    return model(n_features, Y_train, **hparams)
+    made = model(n_features, Y_train, **hparams)
+    if not hasattr(made, "n_labels"):
+        raise TypeError(
+            f"{name} does not call super().__init__(n_features, Y_train, preset, ...) in its "
+            "__init__; call it first."
+        )
+    return made
 
 
 def find_model(name: str) -> type[MultiLabelModel]:

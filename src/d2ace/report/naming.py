@@ -83,8 +83,9 @@ def dataset_names(runs: Iterable[StoredRun]) -> dict[str, str]:
 def _settings(run: StoredRun) -> dict[str, str]:
     """What a run was told beside data, model and method, said in one way (see `work_of`)."""
     work = work_of(run.config)
-    if work.get("model_source"):  # an edited file makes another model of it
-        work["model_source"] = work["model_source"][:8]
+    for key in ("model_source", "model_files"):  # an edited file makes another model of it
+        if work.get(key):
+            work[key] = work[key][:8]
     return {key: canonical(work.get(key, DEFAULTS[key])) for key in _SETTINGS}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from d2ace._util import validation as inputs
@@ -21,7 +22,21 @@ def make_selector(
     ``name`` is a key of ``SELECTORS``, or says where a class of one's own is:
     ``"package.module:Class"`` or ``"path/to/file.py:Class"``.
     """
-    return find_selector(name)(labels, features, **options)
+    method = find_selector(name)
+    try:
+        inspect.signature(method).bind(labels, features, **options)
+    except TypeError as problem:
+        raise TypeError(
+            f"{name} cannot be made with (labels, features) and these options ({problem}); write "
+            "its __init__ as (self, labels, features=None, *, ..., **common)."
+        ) from None
+    made = method(labels, features, **options)
+    if not hasattr(made, "labels"):
+        raise TypeError(
+            f"{name} does not call super().__init__(labels, features, **common) in its __init__; "
+            "call it first."
+        )
+    return made
 
 
 def find_selector(name: str) -> type[Selector]:

@@ -29,8 +29,10 @@ from d2ace._util.locks import Busy, locked
 
 from .checkpoint import BEST, CHECKPOINT, LOOP, SPENT
 from .config import RunConfig, fault_of_config, protocol_of
+from .problem import Problem
 from .result import RunResult
 from .verified import (
+    AGAIN,
     FORMAT,
     elsewhere,
     fault_of,
@@ -99,16 +101,20 @@ class RunFolder:
                     f"to; it was left alone: {elsewhere()}."
                 )
 
-    def finished(self, digest: str, processes: int) -> RunResult | None:
+    def finished(self, problem: Problem, processes: int) -> RunResult | None:
         """The result, if this run has ended already with these data and processes."""
         path = self.path / "result.json"
         if not path.exists():
             return None
         result = RunResult.read(path)
         self._refuse_foreign(result.config, path)
-        if result.dataset["digest"] != digest:
+        if result.dataset["digest"] != problem.digest:
             raise self._other_data(path)
         self._refuse_other_processes(path, result.environment["devices"], processes)
+        best = self.path / "best.pt"
+        if best.exists():
+            content = load_tensors(best, "saved weights", BEST, remedy=lambda: AGAIN)
+            self._refuse_other_names(best, content, problem)
         return result
 
     def open(self, *, resume: bool) -> None:
@@ -129,25 +135,25 @@ class RunFolder:
         with self._removing():
             remove_leftovers(self._unfinished)
 
-    def load(self, digest: str, processes: int) -> Saved | None:
+    def load(self, problem: Problem, processes: int) -> Saved | None:
         """The checkpoint, if there is one; one of another run or other data is refused."""
         newest = self.path / "checkpoint.pt"
         if newest.exists():
-            saved = self._read(newest, digest, processes, self._remedy(digest, processes))
+            saved = self._read(newest, problem, processes, self._remedy(problem, processes))
         elif self._previous.exists():  # which was moved there when a run was killed
-            saved = self._read(self._previous, digest, processes, elsewhere)
+            saved = self._read(self._previous, problem, processes, elsewhere)
         else:
             return None
         self._named = saved.content["loop"]["best_epoch"]
         return saved
 
-    def _remedy(self, digest: str, processes: int) -> Callable[[], str]:
+    def _remedy(self, problem: Problem, processes: int) -> Callable[[], str]:
         """What to do about a damaged checkpoint, or one whose weights are damaged."""
 
         def remedy() -> str:
             try:
                 if self._previous.exists():
-                    self._read(self._previous, digest, processes, elsewhere)
+                    self._read(self._previous, problem, processes, elsewhere)
                     return (
                         f"move checkpoint.pt away, and the run goes on from {self._previous}, "
                         f"which is whole, or {elsewhere()}"
@@ -158,7 +164,9 @@ class RunFolder:
 
         return remedy
 
-    def _read(self, path: Path, digest: str, processes: int, remedy: Callable[[], str]) -> Saved:
+    def _read(
+        self, path: Path, problem: Problem, processes: int, remedy: Callable[[], str]
+    ) -> Saved:
         content = load_tensors(path, "a checkpoint", CHECKPOINT, remedy=remedy)
         loop, config = content["loop"], _plain(content["config"])
         fault = fault_of(loop, LOOP)
@@ -169,18 +177,30 @@ class RunFolder:
                 f"{remedy()}."
             )
         self._refuse_foreign(config, path)
-        if content["data"] != digest:
+        if content["data"] != problem.digest:
             raise self._other_data(path)
         self._refuse_other_processes(path, content["processes"], processes)
         if not loop["best_epoch"]:
             return Saved(path, content)
-        return Saved(path, content, *self._load_best(loop["best_epoch"], remedy))
+        best, weights = self._load_best(loop["best_epoch"], remedy)
+        self._refuse_other_names(best, weights, problem)
+        return Saved(path, content, best, weights["weights"])
 
     def _other_data(self, path: Path) -> RunError:
         return RunError(
             f"{path} was saved with other data than {self.config.data} is now; it was left "
             "alone: restore the data, or choose another folder with out."
         )
+
+    def _refuse_other_names(self, best: Path, content: dict[str, Any], problem: Problem) -> None:
+        """Predictions would have the names of before."""
+        for kind in ("feature_names", "label_names"):
+            if content[kind] != list(getattr(problem, kind)):
+                raise RunError(
+                    f"{best} was saved with other {kind.replace('_', ' ')} than {self.config.data} "
+                    "has now; it was left alone: restore the names, or choose another folder with "
+                    "out."
+                )
 
     def _refuse_other_processes(self, path: Path, before: int, now: int) -> None:
         if before != now:
@@ -218,7 +238,7 @@ class RunFolder:
             if path.exists():
                 content = load_tensors(path, f"the weights of epoch {epoch}", BEST, remedy=remedy)
                 if content["epoch"] == epoch:
-                    return path, content["weights"]
+                    return path, content
         raise RunError(
             f"{self._best(epoch)}, the weights of the best epoch, is missing; {remedy()}."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from d2ace._util.errors import RunError
@@ -26,23 +26,23 @@ class RunInterrupted(RunError):
 
 
 class Interruption:
-    """While entered, signals only raise a flag; a second one acts as it always did."""
+    """While entered, signals only raise a flag; a second one acts as it always did.
 
-    def __init__(self) -> None:
+    Without ``heed``, where nothing could be saved, all act as always.
+    """
+
+    def __init__(self, *, heed: bool = True) -> None:
         self.signum: int | None = None
+        self._heed = heed
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interruption:
-        if threading.current_thread() is threading.main_thread():  # only it may set handlers
+        alone = threading.current_thread() is threading.main_thread()  # to set handlers
+        if self._heed and alone:
             self._previous = {each: signal.signal(each, self._note) for each in heeded_signals()}
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._restore()
 
     def _note(self, signum: int, frame: FrameType | None) -> None:

@@ -14,9 +14,9 @@ from d2ace.models import MODEL_FAMILY
 from .checkpoint import BEST
 from .config import RunConfig
 from .folder import differences
-from .predicting import AGAIN, SavedRun
+from .predicting import SavedRun
 from .result import RunResult
-from .verified import load_tensors
+from .verified import AGAIN, load_tensors
 
 __all__ = ["load_run"]
 

@@ -25,10 +25,9 @@ from d2ace.models import MultiLabelModel, find_model, make_model
 from .config import RunConfig
 from .problem import Rows
 from .result import RunResult
+from .verified import AGAIN
 
-__all__ = ["AGAIN", "SavedRun", "rebuilt"]
-
-AGAIN = "train the run again, with resume off or in another folder"
+__all__ = ["SavedRun", "rebuilt"]
 
 
 class SavedRun:

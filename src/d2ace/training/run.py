@@ -63,7 +63,7 @@ class Run:
             loop = Loop(self.config, problem, fabric)
         best: dict[str, Any] | None = None
         if self.folder is not None:
-            saved = self.folder.load(problem.digest, fabric.world_size) if self.resume else None
+            saved = self.folder.load(problem, fabric.world_size) if self.resume else None
             self._refuse_different(fabric, saved, loop.most_batches)
             if saved is not None:
                 spent, best = self._restored(loop, saved), saved.weights
@@ -71,7 +71,7 @@ class Run:
                 self.folder.open(resume=self.resume)
             fabric.barrier()
         spent.setup += self.prepared + time.perf_counter() - started
-        with Interruption() if self.folder is not None else _Uninterrupted() as asked:
+        with Interruption(heed=self.folder is not None) as asked:
             while not loop.finished:
                 try:
                     best = self._epoch(loop, turn, spent, asked) or best
@@ -128,7 +128,9 @@ class Run:
                 "machines share."
             )
 
-    def _epoch(self, loop: Loop, turn: Turn, spent: _Spent, asked: Any) -> dict[str, Any] | None:
+    def _epoch(
+        self, loop: Loop, turn: Turn, spent: _Spent, asked: Interruption
+    ) -> dict[str, Any] | None:
         """One epoch, saved; the weights after it if it is the best so far."""
         alone = loop.fabric.world_size == 1
         for position in turn.each(loop.train_epoch()):
@@ -171,18 +173,6 @@ class Run:
                 f"Stopped by {signal.Signals(signum).name} in epoch {loop.epoch} of "
                 f"{self.config.epochs}; the same command goes on from {self.folder.path}.",
             )
-
-
-class _Uninterrupted:
-    """In place of :class:`Interruption` where nothing could be saved: signals act as always."""
-
-    signum = None
-
-    def __enter__(self) -> _Uninterrupted:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 class _Spent:

@@ -64,7 +64,7 @@ def train_config(
     problem = make_problem(config, data, fabric.device, workers, progress)
     with ExitStack() as stack:
         if folder is not None:
-            ended = problem.digest, fabric.world_size
+            ended = problem, fabric.world_size
             done = folder.finished(*ended) if resume else None  # nobody changes a result
             if done is None and first_process():  # the only one to write, alone from now on
                 stack.enter_context(folder.alone())

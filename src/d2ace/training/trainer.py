@@ -16,9 +16,9 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from d2ace._util.errors import RunError, UserError
+from d2ace._util.errors import ContractError, RunError, UserError
 from d2ace._util.random_state import seed_generators
-from d2ace.models import MultiLabelModel, make_model
+from d2ace.models import LossTerms, MultiLabelModel, make_model
 from d2ace.selectors import BatchPart, SharedSelector, find_selector, make_selector
 
 from .clock import Clock
@@ -41,7 +41,18 @@ class TrainingStep(nn.Module):
     def forward(self, x: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
         """The loss, and the logits [b, q]."""
         output = self.model(x)
-        return self.model.loss(output, y, weight).total, output.logits
+        loss = self.model.loss(output, y, weight)
+        if not isinstance(loss, LossTerms):
+            raise ContractError(
+                f"{type(self.model).__name__}.loss must return LossTerms, got "
+                f"{type(loss).__name__}; write terms instead, which may be a dictionary."
+            )
+        if not loss.total.requires_grad:
+            raise ContractError(
+                f"{type(self.model).__name__}.forward must return logits with a gradient; leave "
+                "out detach() and no_grad()."
+            )
+        return loss.total, output.logits
 
 
 class Trainer:

@@ -14,9 +14,11 @@ from typing import Any
 import torch
 
 from d2ace._util.atomic import write_whole
+from d2ace._util.checksum import damaged_part
 from d2ace._util.errors import RunError
 
 __all__ = [
+    "AGAIN",
     "FORMAT",
     "NUMBER",
     "Parts",
@@ -30,6 +32,7 @@ __all__ = [
     "save_tensors",
 ]
 
+AGAIN = "train the run again, with resume off or in another folder"
 FORMAT = 1
 NUMBER = (int, float)
 Parts = Mapping[str, type | tuple[type, ...]]
@@ -76,7 +79,7 @@ def load_tensors(
             with zipfile.ZipFile(file) as archive:
                 if any(part.compress_type for part in archive.infolist()):
                     raise ValueError("it is compressed, as no file of a run is")
-                damaged = archive.testzip()  # torch.load does not compare checksums
+                damaged = damaged_part(archive)
             if damaged is not None:
                 raise ValueError(f"{damaged} in it is damaged")
             file.seek(0)

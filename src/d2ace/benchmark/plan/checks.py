@@ -18,7 +18,7 @@ from d2ace.data.images import KINDS, Tree
 from d2ace.models import IDENTITY, MODEL_FAMILY, MODELS, make_model
 from d2ace.selectors import SELECTOR_FAMILY, Selector, find_selector
 
-from .specs import training_settings
+from .specs import FILES, training_settings
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
@@ -152,6 +152,17 @@ def data_checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
+def files_checksum(options: Mapping[str, Any]) -> str | None:
+    """SHA-256 of the files that options of a model name; None where they name none."""
+    digest, found = hashlib.sha256(), False
+    for name in FILES:
+        file = Path(options[name]).expanduser() if isinstance(options.get(name), str) else None
+        if file is not None and file.is_file():
+            digest.update(name.encode() + hashlib.sha256(file.read_bytes()).digest())
+            found = True
+    return digest.hexdigest() if found else None
+
+
 def images_checksum(kind: str, root: str) -> str:
     """SHA-256 of names, sizes and labels of the images in a folder; no pixel is read."""
     data = KINDS[kind](Tree(root), None)
@@ -165,20 +176,26 @@ def images_checksum(kind: str, root: str) -> str:
 
 
 def check_unchanged(config: Mapping[str, Any]) -> None:
-    """Refuse a data file that is no longer what it was when the run was described."""
-    described = config.get("data_source")
-    if described is None:
-        return
-    images = config["data"] in KINDS
-    now = (
-        images_checksum(config["data"], config["root"])
-        if images
-        else data_checksum(Path(config["data"]))
-    )
+    """Refuse files that are no longer what they were when the run was described."""
+    source, files = config.get("data_source"), config.get("model_files")
+    if source is not None:
+        images = config["data"] in KINDS
+        now = (
+            images_checksum(config["data"], config["root"])
+            if images
+            else data_checksum(Path(config["data"]))
+        )
+        _refuse_changed(config["data"], source, now)
+    if files is not None:
+        named = ", ".join(name for name in FILES if name in config["model_options"])
+        _refuse_changed(f"a file of {named}", files, files_checksum(config["model_options"]))
+
+
+def _refuse_changed(what: str, described: str, now: str | None) -> None:
     if now != described:
         raise UserError(
-            f"{config['data']} has changed since this run was described (its checksum was "
-            f"{described[:8]}..., now {now[:8]}...); start the grid again to run it on the new data"
+            f"{what} has changed since this run was described (the checksum was "
+            f"{described[:8]}..., now {str(now)[:8]}...); start the grid again to run it anew"
         )
 
 

@@ -28,10 +28,11 @@ from .checks import (
     check_selector,
     check_settings,
     data_checksum,
+    files_checksum,
     images_checksum,
     values_of_own,
 )
-from .specs import DEFAULTS, LARGEST, RunSpec, complete, method_name
+from .specs import DEFAULTS, FILES, LARGEST, RunSpec, complete, method_name
 from .studies import Method, ablation, comparison, sweep
 
 KINDS = {"grid": "main", "ablation": "ablation", "sweep": "sweep"}
@@ -40,12 +41,10 @@ KINDS = {"grid": "main", "ablation": "ablation", "sweep": "sweep"}
 _PER_ENTRY = {
     *("model", "model_options", "model_source", "fold", "seed"),
     *("selector", "selector_options", "selector_source", "data_source"),
+    "model_files",
 }
 SETTINGS = [name for name in DEFAULTS if name not in _PER_ENTRY]
 """What can be set for all runs of a grid, or for all runs on a dataset."""
-
-_FILES = ("weights", "label_vectors")
-"""Options of models that may name a file."""
 
 AXES = ("datasets", "models", "selectors", "run_folds", "seeds")
 RESERVED = ("ablation", "sweep")
@@ -224,8 +223,8 @@ class _Study:
         entry = _table("models", entry, ["name", "options"])
         chosen = check_model(entry["name"], entry.get("options", {}), self.folder)
         options = chosen["model_options"]
-        options |= {name: self._file(options[name]) for name in _FILES if name in options}
-        return chosen
+        options |= {name: self._file(options[name]) for name in FILES if name in options}
+        return chosen | {"model_files": files_checksum(options)}
 
     def _file(self, option: Any) -> Any:
         """An option of a model that may be a file: its path if it is one, else as it was given."""

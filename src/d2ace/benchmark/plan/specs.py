@@ -23,12 +23,17 @@ from d2ace.training import RunConfig, protocol_of
 DEFAULTS: dict[str, Any] = {
     **{key: value for key, value in RunConfig(data="").to_dict().items() if key != "data"},
     "data_source": None,
+    "model_files": None,
 }
 """Every key of a configuration but ``data``, with the value it has for a table.
 
-``data_source`` is the checksum of a data file (`checks.data_checksum`), which a grid keeps for
-itself: training compares the rows with those it began with.
+``data_source`` is the checksum of a data file (`checks.data_checksum`), and ``model_files`` that of
+files which options of the model name (`checks.files_checksum`). A grid keeps them for itself:
+training compares what it reads with what it began with.
 """
+
+FILES = ("weights", "label_vectors")
+"""Options of models that may name a file."""
 
 FIRST = (
     *("data", "model", "model_options", "selector", "selector_options", "selector_source"),
@@ -105,7 +110,7 @@ def complete(config: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError(f"a run needs the name or path of its data, got {config.get('data')!r}")
     given = {key: _plain(key, value) for key, value in config.items()}
     usual = json.loads(canonical(protocol_of(given.get("model", DEFAULTS["model"]))))
-    filled = {"data": "", "data_source": None, **usual, **given}
+    filled = {"data": "", "data_source": None, "model_files": None, **usual, **given}
     entry = catalogue.find(filled["data"])
     filled["data"] = filled["data"] if entry is None else entry.name
     return filled
@@ -141,9 +146,9 @@ def work_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """What of a complete configuration can change the result, each thing said in one way.
 
     Options that say what is the case anyway do not count (``neighbors=6`` is D2ACE as it is), nor
-    does a folder above the file of a selector, a model or data, whose content counts. A setting
-    that runs did not always have counts where it is not as it was before there was a choice, so
-    that keys last.
+    does a folder above the file of a selector, a model, its weights or data, whose content counts.
+    A setting that runs did not always have counts where it is not as it was before there was a
+    choice, so that keys last.
     """
     work = {
         key: value
@@ -152,6 +157,8 @@ def work_of(config: Mapping[str, Any]) -> dict[str, Any]:
     }
     work["selector_options"] = _effective(config)
     work["model_options"] = _without_default_preset(config["model_options"])
+    if config.get("model_files"):
+        work["model_options"] = _without_folders(work["model_options"])
     if config["data"] in PLACES or config.get("data_source"):
         work.pop("root", None)  # what is known by name or content is the same wherever it lies
     for kind in ("selector", "model"):
@@ -165,7 +172,9 @@ def work_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def training_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration as `d2ace.train` takes it."""
-    return {key: value for key, value in config.items() if key != "data_source"}
+    return {
+        key: value for key, value in config.items() if key not in ("data_source", "model_files")
+    }
 
 
 def dataset_name(config: Mapping[str, Any]) -> str:
@@ -213,6 +222,13 @@ def _with_options(name: str, options: Mapping[str, Any], first: Sequence[str] = 
 
 def _without_default_preset(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if (key, value) != ("preset", "paper")}
+
+
+def _without_folders(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: Path(value).name if key in FILES and isinstance(value, str) else value
+        for key, value in options.items()
+    }
 
 
 def _effective(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from d2ace._util.errors import RunError, UserError
@@ -90,6 +89,8 @@ class Store:
         A run that is stored already stays as it was, unless it failed or came from a CSV file
         and so lacks details; it is then shown under this study and label too.
         """
+        if result is None:
+            raise UserError(f"{spec.title} has no result; store a failed run with fail()")
         self.put(spec, status="finished", result=result, recording=recording)
 
     def fail(self, spec: RunSpec, error: str) -> None:
@@ -120,6 +121,7 @@ class Store:
         finished_at: str | None = None,
     ) -> None:
         """Store a run in one transaction; ``complete=False`` where details were lost on the way."""
+        text = None if result is None else _checked(result, spec)
         row = {
             "key": spec.key,
             "dataset": spec.dataset,
@@ -130,7 +132,7 @@ class Store:
             "status": status,
             "error": error,
             "config": canonical(spec.config),
-            "result": None if result is None else json.dumps(result, allow_nan=False),
+            "result": text,
             "recording": recording,
             "complete": int(complete),
             "finished_at": finished_at or _now(),
@@ -286,13 +288,21 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _checked(result: Any, spec: RunSpec) -> str:
+    """The result as JSON; one that could not be read again is refused."""
+    try:
+        text = json.dumps(result)
+        check_result(parse(text))
+    except (TypeError, ValueError) as problem:
+        raise UserError(
+            f"a result of {spec.title} cannot be stored ({problem}); give what RunResult.to_dict() "
+            "returns"
+        ) from None
+    return text
 
 
 def _now() -> str:

@@ -159,14 +159,14 @@ def is_there(path: Path) -> bool:
             "runs.db"
         )
     try:
-        if path.is_dir():
-            example = "runs.db" if path == Path() else path / "runs.db"
-            raise UserError(f"{path} is a folder; name a file for the store, such as {example}")
         path.resolve()
-        there = path.exists()
+        there, is_folder = path.exists(), path.is_dir()
     except (OSError, RuntimeError, ValueError) as error:  # too long a name, links in a circle
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"the store {path} cannot be opened: {reason}; name another file") from None
+    if is_folder:
+        example = "runs.db" if path == Path() else path / "runs.db"
+        raise UserError(f"{path} is a folder; name a file for the store, such as {example}")
     if there and not path.is_file():
         raise UserError(f"{path} is not a plain file; name another for the store")
     return there

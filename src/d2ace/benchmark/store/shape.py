@@ -65,7 +65,8 @@ _SETTINGS: dict[str, Callable[[Any], bool]] = {
     "monitor": _metric,
     **dict.fromkeys(("model_options", "selector_options"), _table),
     **dict.fromkeys(("fold", "folds", "seed", "epochs"), _whole),
-    **dict.fromkeys(("selector_source", "model_source", "data_source", "root"), _word_or_nothing),
+    **dict.fromkeys(("selector_source", "model_source", "data_source"), _word_or_nothing),
+    **dict.fromkeys(("model_files", "root"), _word_or_nothing),
 }
 """Settings that names and tables are made of -> whether a value is of its kind."""
 

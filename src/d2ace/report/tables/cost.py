@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from d2ace.report.registry import register_table
 from d2ace.report.topics import ComparisonTopic, StoreTopic
 from d2ace.report.wording import counted
 
-from .table import Cell, ReportTable, Value, figure, word
+from .table import ReportTable, Value, figure, word
 
 
 def times(name: str, comparison: MethodComparison) -> ReportTable:
@@ -86,12 +85,12 @@ def inventory(name: str, laboratory: Laboratory) -> ReportTable:
                 word(study),
                 word(model),
                 word(dataset),
-                Cell(*_count({run.method for run in runs})),
-                Cell(*_count({run.fold for run in runs})),
-                Cell(*_count({run.seed for run in runs})),
-                Cell(str(len(done)), len(done)),
-                Cell(str(len(bad)), len(bad)),
-                Cell(*_number(_missing(runs))),
+                figure(len({run.method for run in runs}), "d"),
+                figure(len({run.fold for run in runs}), "d"),
+                figure(len({run.seed for run in runs}), "d"),
+                figure(len(done), "d"),
+                figure(len(bad), "d"),
+                figure(_missing(runs), "d"),
             ]
         )
     data: list[dict[str, Value]] = [
@@ -149,8 +148,8 @@ def failures(name: str, laboratory: Laboratory) -> ReportTable | None:
                 word(run.model),
                 word(run.dataset),
                 word(run.method),
-                Cell(*_number(run.fold)),
-                Cell(*_number(run.seed)),
+                figure(run.fold, "d"),
+                figure(run.seed, "d"),
                 word((run.error or "").strip()),
             ]
             for run in laboratory.failed
@@ -213,14 +212,6 @@ def _missing(runs: list[StoredRun]) -> int:
     tried = {(run.method, run.fold, run.seed) for run in runs}
     methods, places = {run.method for run in runs}, {(run.fold, run.seed) for run in runs}
     return len(methods) * len(places) - len(tried)
-
-
-def _count(values: set[Any]) -> tuple[str, int]:
-    return _number(len(values))
-
-
-def _number(count: int) -> tuple[str, int]:
-    return str(count), count
 
 
 def _total(runs: tuple[StoredRun, ...], parts: Iterable[str] = style.PARTS) -> float:
