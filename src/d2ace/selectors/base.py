@@ -130,7 +130,7 @@ class Selector(Sampler[list[int]]):
         self.warmup = inputs.whole_number("warmup", warmup, 0)
         self.seed = inputs.whole_number("seed", seed, 0)
         self.preset = inputs.choice("preset", preset, self.presets)
-        self.draw = inputs.choice("draw", draw or self.default_draw, tuple(WAYS))
+        self.draw = inputs.choice("draw", self.default_draw if draw is None else draw, tuple(WAYS))
         self.row_schedule = RowSchedule.of(rows_per_epoch, self.n)
         """The option ``rows_per_epoch``."""
         self.replacement = inputs.truth("replacement", replacement)

@@ -122,6 +122,9 @@ def _avoiding(order: Array, before: Array, rows: Array, dealt: int) -> Array:
         return order
     behind = np.count_nonzero(rows[dealt - len(before) : dealt] == rows[dealt])
     ahead = np.count_nonzero(rows[dealt : dealt + len(order)] == rows[dealt])
-    held = before[len(before) - behind :]
-    first = order[~np.isin(order, held)][:ahead]
-    return np.concatenate([first, order[~np.isin(order, first)]])
+    free = np.ones(len(before), dtype=bool)  # no fewer batches than the new order has
+    free[before[len(before) - behind :]] = False
+    first = order[free[order]][:ahead]
+    free[:] = True
+    free[first] = False
+    return np.concatenate([first, order[free[order]]])
