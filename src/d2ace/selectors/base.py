@@ -187,7 +187,7 @@ class Selector(Sampler[list[int]]):
         return self.row_schedule.rows(probability.progress(epoch, self.warmup, self.epochs))
 
     def most_rows(self, epoch: int) -> int:
-        """The most rows that an epoch may draw, known beforehand: n for an ``epoch_rows`` of its own."""
+        """The most rows an epoch may draw, known beforehand: n for an ``epoch_rows`` of its own."""
         return self.n if self._shapes_epochs else self.epoch_rows(epoch)
 
     def weighs_loss(self, epoch: int) -> bool:

@@ -15,7 +15,7 @@ class RowSchedule:
     """Numbers of rows that run from ``start`` to ``end``."""
 
     given: float | tuple[float, float] | str
-    """A share, a number of rows, or a pair of two alike, as given; or a method's word for its own."""
+    """A share, a number of rows or two alike, as given; or a method's word for its own."""
     start: float
     end: float
 
