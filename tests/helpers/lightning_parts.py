@@ -62,14 +62,22 @@ class Module(pl.LightningModule):
 
 
 def by_hand(
-    method: str = "d2ace", dtype: torch.dtype = torch.float32, **options: Any
+    method: str = "d2ace",
+    dtype: torch.dtype = torch.float32,
+    lengths: list[int] | None = None,
+    **options: Any,
 ) -> tuple[list[list[int]], list[Tensor]]:
-    """The plain loop of the README: the batches drawn and the weights it ends with."""
+    """The plain loop of the README: the batches drawn and the weights it ends with.
+
+    How many batches each epoch has is added to ``lengths``.
+    """
     selector, model = make_selector(method, **options), network().to(dtype)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     selector.learning_rate = 0.02  # DIHCL reads it
     drawn = []
     for _ in range(EPOCHS):
+        if lengths is not None:
+            lengths.append(len(selector))
         for index, x, y in make_loader(selector):
             drawn.append(index.tolist())
             logits = model(x.to(dtype))

@@ -27,7 +27,7 @@ from resuming_legs import AFTER, BEFORE, INSIDE, Leg, Stopped, main  # noqa: E40
 
 def parts(leg: Leg) -> tuple[Any, Any, nn.Module, torch.optim.Optimizer]:
     """What training needs, new: what draws batches, the loader, model and optimizer."""
-    selector = make_selector(leg.case.get("method", "d2ace"))
+    selector = make_selector(leg.case.get("method", "d2ace"), **leg.case.get("options", {}))
     batches = DistributedSelector(selector) if leg.case.get("shared") else selector
     loader = make_loader(batches, leg.case["workers"])
     if leg.case.get("flat"):

@@ -38,8 +38,13 @@ class Saving(pl.Callback):
         self._maybe_stop(trainer, AFTER)
 
 
+def made(leg: Leg, parts: Any) -> Any:
+    """The case's selector, new."""
+    return parts.make_selector(leg.case.get("method", "d2ace"), **leg.case.get("options", {}))
+
+
 def lightning(leg: Leg) -> None:
-    selector = lightning_parts.make_selector()
+    selector = made(leg, lightning_parts)
     module = lightning_parts.Module(selector)
     module.drawn = leg.rows
     loader = lightning_parts.make_loader(selector, leg.case["workers"])
@@ -81,13 +86,13 @@ def _hugging_face(leg: Leg, selector: Any, **options: Any) -> transformers_parts
 
 def checkpoint(leg: Leg) -> None:
     """Hugging Face's Trainer, resumed from its checkpoints."""
-    trainer = _hugging_face(leg, transformers_parts.make_selector())
+    trainer = _hugging_face(leg, made(leg, transformers_parts))
     trainer.train(resume_from_checkpoint=str(leg.begin) if leg.begin else None)
 
 
 def by_hand(leg: Leg) -> None:
     """Hugging Face's Trainer, begun anew with a selector and weights that were loaded before."""
-    selector = transformers_parts.make_selector()
+    selector = made(leg, transformers_parts)
     if leg.begin:
         selector.load_state_dict(torch.load(leg.begin / "selector.pt", weights_only=True))
     left = transformers_parts.EPOCHS - selector.epoch + 1

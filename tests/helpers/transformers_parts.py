@@ -113,18 +113,27 @@ def by_hand(
     dtype: torch.dtype = torch.float32,
     method: str = "d2ace",
     optimizer: Callable[[Any], torch.optim.Optimizer] | None = None,
+    lengths: list[int] | None = None,
+    **options: Any,
 ) -> tuple[list[list[int]], list[torch.Tensor]]:
-    """The plain loop: the batches drawn and the weights it ends with."""
-    selector, model = make_selector(method), make_model().to(dtype)
+    """The plain loop: the batches drawn and the weights it ends with.
+
+    How many batches each epoch has is added to ``lengths``.
+    """
+    selector, model = make_selector(method, **options), make_model().to(dtype)
     dataset = data()
     make = optimizer or partial(torch.optim.AdamW, lr=RATE, weight_decay=0.0)
     steps = make(model.parameters())
     loader = DataLoader(
         d2ace.IndexedDataset(dataset), batch_sampler=selector, collate_fn=lambda items: items
     )
+    selector.learning_rate = steps.param_groups[0]["lr"]  # DIHCL reads it
     drawn = []
     model.train()
     for _ in range(EPOCHS):
+        batches = len(loader)
+        if lengths is not None:
+            lengths.append(batches)
         for number, items in enumerate(loader):
             index = [row for row, _ in items]
             drawn.append(index)
@@ -134,10 +143,10 @@ def by_hand(
             loss = torch.nn.functional.binary_cross_entropy_with_logits(
                 logits, inputs["labels"], None if weight is None else weight.expand_as(logits)
             )
-            window = min(accumulate, len(loader) - number // accumulate * accumulate)
+            window = min(accumulate, batches - number // accumulate * accumulate)
             (loss / window).backward()
             selector.observe(index, logits=logits.float())
-            if (number + 1) % accumulate == 0 or number + 1 == len(loader):
+            if (number + 1) % accumulate == 0 or number + 1 == batches:
                 steps.step()
                 steps.zero_grad()
     return drawn, [parameter.detach() for parameter in model.parameters()]

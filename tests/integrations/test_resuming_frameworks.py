@@ -42,6 +42,13 @@ TRAINERS: dict[str, dict[str, Any]] = {
     "Hugging Face": {"framework": "checkpoint"},
     "Hugging Face, by hand": {"framework": "by hand"},
 }
+VARYING: dict[str, dict[str, Any]] = {
+    "InfoBatch": {"method": "info_batch"},
+    "DIHCL": {"method": "dihcl", "options": {"preset": "original"}},
+    "longer and longer": {"options": {"draw": "epoch", "rows_per_epoch": (0.3, 1.0)}},
+    "shorter and shorter": {"options": {"draw": "once", "rows_per_epoch": (1.0, 0.2)}},
+}
+"""Selectors whose epochs differ in their number of batches."""
 Cases = dict[str, dict[str, Any]]
 
 
@@ -116,6 +123,58 @@ def test_a_trainer_goes_on_with_the_batches_of_one_never_stopped(trainers, kind)
 def plain_descent(parameters: Any) -> torch.optim.Optimizer:
     """As resuming_trainers has it."""
     return torch.optim.SGD(parameters, lr=0.5)
+
+
+# Epochs of different lengths ---------------------------------------------------------------------
+
+
+def ends_of_epochs(
+    parts: Any, case: dict[str, Any], **options: Any
+) -> tuple[list[list[int]], list[int]]:
+    """The batches of a training that is never stopped, and how many of them end each epoch."""
+    lengths: list[int] = []
+    whole, _ = parts.by_hand(
+        method=case.get("method", "d2ace"), lengths=lengths, **options, **case.get("options", {})
+    )
+    return whole, list(itertools.accumulate(lengths))
+
+
+def stopped_everywhere(kind: dict[str, Any], ends: list[int], moments: tuple[str, ...]) -> Cases:
+    """Stopped in an epoch, at the end of one, and with workers both."""
+    middle = len(ends) // 2
+    inside: Stop = (ends[middle] - 1, INSIDE)
+    edges: list[Stop] = [(ends[middle - 1], moment) for moment in moments]
+    stops: list[list[Stop]] = [[inside], *([edge] for edge in edges)]
+    return crossed({"": kind}, stops, (0,)) | crossed({"": kind}, [[edges[-1], inside]], (2,))
+
+
+@pytest.mark.parametrize("kind", ["plain", "Fabric", "accelerate"])
+@pytest.mark.parametrize("varying", ["InfoBatch", "longer and longer"])
+def test_a_loop_resumes_epochs_of_different_lengths(tmp_path, kind, varying):
+    case = VARYING[varying]
+    whole, ends = ends_of_epochs(lightning_parts, case)
+    told = drawn(
+        "resuming_loops.py",
+        stopped_everywhere(LOOPS[kind] | case, ends, (INSIDE, AFTER, BEFORE)),
+        tmp_path,
+    )
+    assert [name for name, rows in told.items() if rows != whole] == []
+
+
+@pytest.mark.parametrize("kind", TRAINERS)
+@pytest.mark.parametrize("varying", VARYING)
+def test_a_trainer_resumes_epochs_of_different_lengths(tmp_path, kind, varying):
+    case = VARYING[varying]
+    if kind == "Lightning":
+        whole, ends = ends_of_epochs(lightning_parts, case)
+    else:
+        whole, ends = ends_of_epochs(transformers_parts, case, optimizer=plain_descent)
+    told = drawn(
+        "resuming_trainers.py",
+        stopped_everywhere(TRAINERS[kind] | case, ends, (INSIDE, AFTER)),
+        tmp_path,
+    )
+    assert [name for name, rows in told.items() if rows != whole] == []
 
 
 # All of it --------------------------------------------------------------------------------------

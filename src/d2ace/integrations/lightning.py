@@ -51,6 +51,7 @@ class SelectionCallback(Callback):
             raise UserError(f"SelectionCallback needs a Selector, got {type(selector).__name__}.")
         self.batches = selector
         self._fitting = True
+        self._over = 0  # batches of the epoch that a loaded state has behind it
         self.selector = selector if isinstance(selector, Selector) else selector.selector
         if self.selector.predictions == "full_pass":
             raise UserError(
@@ -61,6 +62,7 @@ class SelectionCallback(Callback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Refuse settings under which every process would train the same rows."""
         self._fitting = stage == "fit"
+        self._reloads = int(getattr(trainer, "reload_dataloaders_every_n_epochs", 0))
         if not self._fitting or trainer.world_size == 1:
             return
         if isinstance(self.batches, Selector):
@@ -79,9 +81,15 @@ class SelectionCallback(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Compare the selector's schedule with the Trainer's, and look at its history and loader.
 
-        A Trainer that goes on in the middle of an epoch does not tell that this epoch starts.
+        A Trainer that goes on in the middle of an epoch does not tell that this epoch starts. One
+        that was saved behind an epoch's last batch finds that by the number of batches, which in
+        the next epoch may be larger: until the first batch it is that of the epoch before.
         """
         self.selector.verify(trainer.train_dataloader)
+        self._length = len(self.batches)
+        loop = trainer.fit_loop
+        self._limit = loop.max_batches
+        loop.max_batches = min(self._over or self._limit, self._limit)
         if trainer.global_step == 0:
             warn_of_history(self.selector)
         if not getattr(trainer, "fast_dev_run", False):
@@ -96,6 +104,8 @@ class SelectionCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Note the learning rate; some methods read it."""
+        if self._over:
+            self._over, trainer.fit_loop.max_batches = 0, self._limit
         if trainer.optimizers:
             self.selector.learning_rate = float(trainer.optimizers[0].param_groups[0]["lr"])
         self._index = _index(batch)
@@ -124,8 +134,17 @@ class SelectionCallback(Callback):
             self.selector.end_epoch()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Leave an epoch that the module cut short."""
+        """Leave an epoch that the module cut short, and look how long the next one is.
+
+        Lightning counts a loader's batches when it loads it: of a longer epoch it would train as
+        many as before, and after a shorter one it would not validate.
+        """
         self.selector.end_epoch()
+        if not isinstance(self.batches, Selector):
+            self.batches.share()  # what all observed may decide the length
+        before, self._length = self._length, len(self.batches)
+        differs = self._length != before
+        trainer.reload_dataloaders_every_n_epochs = 1 if differs else self._reloads  # type: ignore[attr-defined]
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -146,6 +165,9 @@ class SelectionCallback(Callback):
         """Go on with the batches that come after those of the checkpoint."""
         if self._fitting:  # Lightning also loads checkpoints to test them
             self.batches.load_state_dict(state_dict["selector"])
+            progress = state_dict["selector"]["progress"]
+            rows = 0 if progress["inside"] else progress["rows"]
+            self._over = -(-rows // self.batches.batch_size)
 
 
 def _index(batch: Any) -> Tensor:

@@ -9,6 +9,7 @@ Everything but the training batches is the Trainer's own: evaluation, logging, c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,47 @@ class SelectionMixin:
                     f"{name} at {usual!r}."
                 )
 
+    # Epochs of different lengths --------------------------------------------------------------
+
+    def set_initial_training_values(self: Any, args: Any, *arguments: Any) -> tuple[Any, ...]:
+        """The Trainer's, which takes every epoch to be as long as the first.
+
+        Those that vary have the steps that the selector knows of beforehand. A given number of
+        steps takes as many epochs as it takes, one for each step at most.
+        """
+        epochs, *rest, steps = super().set_initial_training_values(args, *arguments)  # type: ignore[misc]
+        if self.selector.epochs_vary:
+            if args.max_steps > 0:
+                epochs = steps
+            else:
+                steps = self._total_steps(args.num_train_epochs)
+        return epochs, *rest, steps
+
+    def _total_steps(self: Any, epochs: float) -> int:
+        """Steps of so many epochs from the one on that training begins with."""
+        selector, accumulated = self.selector, self.args.gradient_accumulation_steps
+        first = selector.epoch if self._anew else 1
+        whole, part = int(epochs), epochs % 1
+        rows = [selector.most_rows(epoch) for epoch in range(first, first + whole + 1)]
+        steps = [-(-count // (selector.batch_size * accumulated)) for count in rows]
+        return sum(steps[:whole]) + math.ceil(part * steps[whole])
+
+    def _run_epoch(self: Any, *arguments: Any, **named: Any) -> Any:
+        """The Trainer's, told how many batches this epoch has, and how many of them to skip."""
+        self.batches.share()  # what all processes observed may decide it
+        batches, accumulated = len(self.batches), self.args.gradient_accumulation_steps
+        named["steps_in_epoch"] = batches
+        named["num_update_steps_per_epoch"] = -(-batches // accumulated)
+        named["steps_trained_in_current_epoch"] = self.batches.skipped
+        return super()._run_epoch(*arguments, **named)  # type: ignore[misc]
+
+    def _init_training_state(self: Any, *arguments: Any, **named: Any) -> tuple[int, int]:
+        """The Trainer's, which finds its place by steps: of epochs that vary, by the epoch."""
+        epoch, skipped = super()._init_training_state(*arguments, **named)  # type: ignore[misc]
+        if self.selector.epochs_vary and not self._anew and self.state.epoch is not None:
+            epoch = int(self.state.epoch)
+        return epoch, skipped
+
     # One step -------------------------------------------------------------------------------
 
     def training_step(
@@ -273,8 +315,11 @@ class SelectionMixin:
     def _skipped(self: Any, checkpoint: Path, position: int) -> int:
         """How many batches of the epoch the Trainer will skip: those the selector has trained."""
         file, accumulated = checkpoint / "trainer_state.json", self.args.gradient_accumulation_steps
-        steps = TrainerState.load_from_json(str(file)).global_step if file.is_file() else 0
-        skipped: int = steps % -(-len(self.batches) // accumulated) * accumulated
+        saved = TrainerState.load_from_json(str(file)) if file.is_file() else TrainerState()
+        batches, steps = len(self.batches), saved.global_step
+        skipped: int = steps % -(-batches // accumulated) * accumulated
+        if self.selector.epochs_vary and hasattr(Trainer, "_run_epoch"):
+            skipped = round((saved.epoch or 0.0) % 1 * batches)
         if skipped != position:
             raise UserError(
                 f"The Trainer would skip {skipped} batches of the epoch, by the {steps} steps of "

@@ -130,7 +130,7 @@ class Selector(Sampler[list[int]]):
         self.warmup = inputs.whole_number("warmup", warmup, 0)
         self.seed = inputs.whole_number("seed", seed, 0)
         self.preset = inputs.choice("preset", preset, self.presets)
-        self.draw = inputs.choice("draw", draw or self.default_draw, tuple(WAYS))
+        self.draw = inputs.choice("draw", self.default_draw if draw is None else draw, tuple(WAYS))
         self.row_schedule = RowSchedule.of(rows_per_epoch, self.n)
         """The option ``rows_per_epoch``."""
         self.replacement = inputs.truth("replacement", replacement)
@@ -185,6 +185,10 @@ class Selector(Sampler[list[int]]):
     def epoch_rows(self, epoch: int) -> int:
         """How many rows an epoch draws, 1 to n; asked when it begins, like :meth:`distribution`."""
         return self.row_schedule.rows(probability.progress(epoch, self.warmup, self.epochs))
+
+    def most_rows(self, epoch: int) -> int:
+        """The most rows an epoch may draw, known beforehand: n for an ``epoch_rows`` of its own."""
+        return self.n if self._shapes_epochs else self.epoch_rows(epoch)
 
     def weighs_loss(self, epoch: int) -> bool:
         """Whether :meth:`loss_weight` gives weights in an epoch."""
@@ -241,6 +245,11 @@ class Selector(Sampler[list[int]]):
         return type(self).update is not Selector.update
 
     @property
+    def epochs_vary(self) -> bool:
+        """Whether epochs may differ in their number of rows."""
+        return self._shapes_epochs or self.row_schedule.start != self.row_schedule.end
+
+    @property
     def next_epoch(self) -> int:
         """The epoch that is drawn next."""
         return self._cursor.upcoming
@@ -267,6 +276,14 @@ class Selector(Sampler[list[int]]):
     def __len__(self) -> int:
         """Number of batches of the epoch being drawn or, between epochs, of the coming one."""
         return -(-self._rows() // self.batch_size)
+
+    def total_batches(self, epochs: int | None = None) -> int:
+        """Number of batches of epochs 1 to T, or to ``epochs``: for schedules that count steps.
+
+        Of a method that shortens epochs by what it observes (InfoBatch), the most there can be.
+        """
+        last = self.epochs if epochs is None else inputs.whole_number("epochs", epochs, 0)
+        return sum(-(-self.most_rows(epoch) // self.batch_size) for epoch in range(1, last + 1))
 
     def __iter__(self) -> Iterator[list[int]]:
         """The next epoch's batches (of an epoch resumed in its middle: the remaining ones)."""
@@ -549,10 +566,15 @@ class Selector(Sampler[list[int]]):
         self._tensors.settle()
         return probability_tensor(self, self.distribution(epoch))
 
+    @property
+    def _shapes_epochs(self) -> bool:
+        """Whether the method itself says how many rows an epoch has: it may look at its memory."""
+        return type(self).epoch_rows is not Selector.epoch_rows
+
     @isolated
     def _coming_rows(self) -> int:
         """Number of rows of the upcoming epoch, as of what was observed so far."""
-        if type(self).epoch_rows is not Selector.epoch_rows:  # it may look at the memory
+        if self._shapes_epochs:
             self._tensors.settle()
         return checked_rows(self, self.epoch_rows(self._cursor.upcoming))
 

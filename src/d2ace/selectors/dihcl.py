@@ -190,6 +190,9 @@ class DIHCL(Selector):
             return subset_size(self.n, self.episode_at(epoch))
         return super().epoch_rows(epoch)
 
+    def most_rows(self, epoch: int) -> int:
+        return self.epoch_rows(epoch)  # by the number of the epoch alone
+
     def extra_state(self) -> dict[str, float]:
         return {
             "rate_sum": self._rate_sum,

@@ -15,6 +15,7 @@ from torch import Tensor
 
 _BLOCK = 1 << 16  # draws a block
 _ROUNDS = 20  # fruitless rounds of redrawing before the rest is drawn in another way
+_LEAST = 1e-290  # probabilities below it are taken for it, as 1/P would be infinite
 MANY = 1 << 15  # rows, from which on a key for each of them in each batch would take long
 
 Array = np.ndarray[Any, Any]
@@ -167,7 +168,7 @@ class _Arrivals(_Keys):
             light[self._heavy] = 0.0
             self._light, self._mass = _cumulative(light), light.sum()
         heavy = np.setdiff1d(self._heavy, kept, assume_unique=True)
-        keys = source.standard_exponential(heavy.size) / self.p[heavy]
+        keys = exponential_keys(self.p[heavy], source)
         rows, times, now = np.empty(0, np.int64), np.empty(0), 0.0
         for _ in range(_ROUNDS):
             drawn = _independent(self._light, (1, 2 * count + 8), source)[0]
@@ -188,9 +189,15 @@ def _first_occurrences(rows: Array) -> Array:
     return rows[np.sort(first)]
 
 
+def exponential_keys(p: Array, source: np.random.Generator) -> Array:
+    """e_i / P_i, in whose order rows come by successive sampling; finite, however small P_i."""
+    keys: Array = source.standard_exponential(p.size) / np.maximum(p, _LEAST)
+    return keys
+
+
 def _smallest_keys(p: Array, size: int, source: np.random.Generator) -> Array:
     """Successive sampling in one pass: the smallest exponential keys e_i / P_i, in their order."""
-    keys = source.standard_exponential(p.size) / p
+    keys = exponential_keys(p, source)
     if size >= p.size:
         return np.argsort(keys, kind="stable")
     near = np.argpartition(keys, size)[:size]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from torch import Tensor
 
-from .drawing import Array, cut, generator
+from .drawing import Array, cut, exponential_keys, generator
 from .probability import GUARD
 
 _DEALS = 64  # random orders in which batches are served; more would only take longer
@@ -23,15 +23,19 @@ def systematic(
 ) -> Iterator[list[int]]:
     """Row i floor(m P_i) or ceil(m P_i) times among m draws, m P_i times in the mean.
 
-    No row comes twice in a batch, so none has more copies than there are batches to hold them;
-    what is above goes to the others in proportion to P.
+    No row comes twice in a batch, so none has more copies than there are batches; what is above
+    goes to the others in proportion to P.
     """
     source = generator(*key)
-    cap = len(sizes) if sizes[-1] == sizes[0] else len(sizes) - 1
-    expected = expected_copies(probabilities.cpu().numpy(), sum(sizes), cap)
+    expected = expected_copies(probabilities.cpu().numpy(), sizes)
     order = source.permutation(expected.size)
+    # Rows that may be in every batch stand together, so that of their last copies no more than
+    # expected are drawn: the last batch, which may be short, holds so many.
+    order = _first(order, expected[order] > len(sizes) - 1)
     copies = _copies(expected[order], sum(sizes), source)
-    table = _dealt(np.repeat(order, copies), sizes, source)
+    everywhere = copies == len(sizes)
+    rows = np.repeat(_first(order, everywhere), _first(copies, everywhere))
+    table = _dealt(rows, sizes, source)
     for number in range(start, len(sizes)):
         yield table[number, : sizes[number]].tolist()
 
@@ -41,20 +45,27 @@ def once(
 ) -> Iterator[list[int]]:
     """The rows with the m smallest exponential keys e_i / P_i, in random order."""
     source, m = generator(*key), sum(sizes)
-    keys = source.standard_exponential(len(probabilities)) / probabilities.cpu().numpy()
+    keys = exponential_keys(probabilities.cpu().numpy(), source)
     rows = np.flatnonzero(keys <= np.partition(keys, m - 1)[m - 1])[:m]
     source.shuffle(rows)
     return cut(rows, sizes, start)
 
 
-def expected_copies(p: Array, m: int, cap: int) -> Array:
-    """How often each row comes in the mean: m P_i, where none of them is above the cap.
+def expected_copies(p: Array, sizes: list[int]) -> Array:
+    """How often each row comes in the mean: m P_i, where no batch would hold a row twice.
 
-    Else min(cap, c P_i), with the c for which these sum to m.
+    Else what the full batches and the short last one hold, each by itself.
     """
-    expected = p * (m / p.sum())
-    if expected.max() <= cap:
-        return expected
+    full, last = len(sizes) - 1, sizes[-1]
+    if p.max() * sizes[0] <= p.sum():
+        return p * (sum(sizes) / p.sum())
+    if last == sizes[0]:
+        return _capped(p, sum(sizes), full + 1)
+    return _capped(p, full * sizes[0], full) + _capped(p, last, 1)
+
+
+def _capped(p: Array, m: int, cap: int) -> Array:
+    """min(cap, c P_i), with the c for which these sum to m."""
     most = m // cap  # rows at the cap, of which there cannot be more
     ordered = np.partition(p, p.size - most)
     heaviest = np.sort(ordered[p.size - most :])[::-1]
@@ -62,7 +73,13 @@ def expected_copies(p: Array, m: int, cap: int) -> Array:
     left = lighter + np.cumsum(heaviest[::-1])[::-1]  # the mass of all rows but the k heaviest
     fits = (m - cap * np.arange(most)) * (heaviest / left) <= cap
     at_cap, mass = (int(fits.argmax()), left[fits.argmax()]) if fits.any() else (most, lighter)
-    return np.minimum((m - cap * at_cap) * (p / mass), cap)
+    shared = (m - cap * at_cap) * (np.minimum(p, mass) / mass)
+    return np.where(p >= heaviest[at_cap - 1], cap, shared) if at_cap else shared
+
+
+def _first(values: Array, chosen: Array) -> Array:
+    """``values`` with the chosen ones in front, else in their order."""
+    return np.concatenate([values[chosen], values[~chosen]])
 
 
 def _copies(expected: Array, m: int, source: np.random.Generator) -> Array:
@@ -80,9 +97,10 @@ def _dealt(rows: Array, sizes: list[int], source: np.random.Generator) -> Array:
     """Batches [k, b] of ``rows``, in which copies stand together; no batch holds a row twice.
 
     Rows are dealt in rounds, one to each batch, until the last batch is full, then one to each of
-    the others: copies that follow each other reach different batches. A new order of the batches
-    every few rounds keeps these from sharing the same rows. There, a row with copies on both
-    sides is kept from the batches that hold it.
+    the others: copies that follow each other reach different batches. Rows for every batch stand
+    in front, and take a round each. A new order of the batches every few rounds keeps these from
+    sharing the same rows. There, a row with copies on both sides is kept from the batches that
+    hold it.
     """
     count, size, last = len(sizes), sizes[0], sizes[-1]
     table = np.empty((count, size), rows.dtype)
@@ -104,6 +122,9 @@ def _avoiding(order: Array, before: Array, rows: Array, dealt: int) -> Array:
         return order
     behind = np.count_nonzero(rows[dealt - len(before) : dealt] == rows[dealt])
     ahead = np.count_nonzero(rows[dealt : dealt + len(order)] == rows[dealt])
-    held = before[len(before) - behind :]
-    first = order[~np.isin(order, held)][:ahead]
-    return np.concatenate([first, order[~np.isin(order, first)]])
+    free = np.ones(len(before), dtype=bool)  # no fewer batches than the new order has
+    free[before[len(before) - behind :]] = False
+    first = order[free[order]][:ahead]
+    free[:] = True
+    free[first] = False
+    return np.concatenate([first, order[free[order]]])

@@ -90,6 +90,7 @@ class Cursor:
 
     def finish(self) -> None:
         """The running epoch is drawn to its end."""
+        self.ledger.asked()
         self.running, self.upcoming = False, self.drawn_epoch + 1
 
     def observed(self, rows: Any) -> None:

@@ -33,7 +33,7 @@ class Ledger:
         self.watched = False
         """Whether the iterator that draws the epoch is alive."""
         self.prefetched = False
-        """Whether a batch was drawn before the one before it was observed."""
+        """Whether the iterator was asked for more before its last batch was observed."""
         self.passed = False
         """Whether a pass over all rows was observed since the epoch began."""
 
@@ -41,9 +41,13 @@ class Ledger:
         """The ledger of what is drawn from batch ``position`` of an epoch on, after this one."""
         return Ledger(position, told=self.told, late=self.waiting or self._late)
 
+    def asked(self) -> None:
+        """The next batch was asked for, or the end of the epoch found."""
+        self.prefetched = self.prefetched or bool(self.waiting)
+
     def drew(self, batch: list[int]) -> None:
         """A batch was drawn."""
-        self.prefetched = self.prefetched or bool(self.waiting)
+        self.asked()
         self.drawn += 1
         self._rows_drawn += len(batch)
         if self._in_turn:

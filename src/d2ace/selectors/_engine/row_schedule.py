@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -16,18 +15,18 @@ class RowSchedule:
     """Numbers of rows that run from ``start`` to ``end``."""
 
     given: float | tuple[float, float] | str
-    """A share, a number of rows, or a pair of either, as given; or a method's word for its own."""
+    """A share, a number of rows or two alike, as given; or a method's word for its own."""
     start: float
     end: float
 
     @classmethod
     def of(cls, given: Any, n: int) -> RowSchedule:
         """The schedule that the option asks for, of ``n`` rows; anything else is refused."""
-        if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
+        if not isinstance(given, (list, tuple)) and np.ndim(given) != 1:
             value = _checked(given, given, n)
             return cls(value, _rows(value, n), _rows(value, n))
         values = [_checked(value, given, n) for value in given]
-        if len(values) != 2:
+        if len(values) != 2 or type(values[0]) is not type(values[1]):  # (1, 0.5) begins with a row
             _refuse(given, n)
         start, end = values
         return cls((start, end), _rows(start, n), _rows(end, n))
@@ -52,7 +51,7 @@ def _rows(value: float, n: int) -> float:
 def _refuse(given: Any, n: int) -> NoReturn:
     raise ValueError(
         f"rows_per_epoch must be a share above 0.0 and up to 1.0, a whole number of rows from 1 "
-        f"to {n}, or a pair (start, end) of either, got {given!r}."
+        f"to {n}, or a pair (start, end) of two shares or two numbers, got {given!r}."
     )
 
 
