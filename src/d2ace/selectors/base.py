@@ -403,6 +403,11 @@ class Selector(Sampler[list[int]]):
         Most methods do not look at it.
         """
 
+    @property
+    def awaits_validation(self) -> bool:
+        """Whether the method does nothing of its own before :meth:`validated` is called."""
+        return False
+
     @isolated
     def flush(self) -> None:
         """Bring everything observed into :attr:`memory`, to look at it; drawing does so anyway."""

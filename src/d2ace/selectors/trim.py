@@ -109,9 +109,12 @@ class Trim(Selector):
             self._first_epoch = self.drawn_epoch + 1
         self._least_loss = min(self._least_loss, value)
 
+    @property
+    def awaits_validation(self) -> bool:
+        return self.start is None and self._least_loss == math.inf
+
     def _warn_untold(self, epoch: int) -> None:
-        waits = self.start is None and self._least_loss == math.inf
-        if waits and epoch > _UNTOLD and not self._said_untold:
+        if self.awaits_validation and epoch > _UNTOLD and not self._said_untold:
             self._said_untold = True
             warnings.warn(
                 f"Trim has been told no validation loss in {epoch - 1} epochs and will not start: "
