@@ -17,7 +17,7 @@ from .history import Memory, PredictionMean
 from .random import Random
 from .trimming import has_risen, label_blocks, worst_pairs
 
-_UNTOLD = 3  # epochs without a validation loss, after which Trim says that it waits for one
+_UNTOLD = 2  # epochs without a validation loss, after which Trim says that it waits for one
 
 
 class Trim(Selector):
@@ -117,9 +117,10 @@ class Trim(Selector):
         if self.awaits_validation and epoch > _UNTOLD and not self._said_untold:
             self._said_untold = True
             warnings.warn(
-                f"Trim has been told no validation loss in {epoch - 1} epochs and will not start: "
-                "call selector.validated(loss) after every epoch, with the mean loss on validation "
-                "rows, or name the first epoch to trim with start=.",
+                f"Trim waits for a validation loss, but {_UNTOLD} epochs went by without one, and "
+                "without it nothing is trimmed: call selector.validated(loss) with the mean loss "
+                "on validation rows after every epoch (frameworks' integrations do where they "
+                "validate), or name the first epoch to trim with start=.",
                 stacklevel=4,
             )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -189,7 +190,8 @@ def resumes_with_the_same_loss_weights(cls: type[Selector], **options: Any) -> N
     selector.validated(0.1)
     twin = make(cls, options)
     twin.load_state_dict(reload(selector.state_dict()))
-    for epoch, ours in enumerate((batches, selector), start=1):  # ... but those of the next
+    epochs: list[Iterable[list[int]]] = [batches, selector]
+    for epoch, ours in enumerate(epochs, start=1):  # ... but those of the next
         for batch, same_batch in zip(ours, twin, strict=True):
             weights = [one.loss_weight(batch) for one in (selector, twin)]
             assert batch == same_batch, f"epoch {epoch}"
