@@ -88,15 +88,18 @@ class Reminders:
         if not cursor.drawn_epoch or cursor.running or self._trusting:
             return []
         sentences = []
-        if selective and selector.learns and not self.observed:
+        weighs = selector.weighs_loss(cursor.upcoming)
+        if (selective or weighs) and selector.learns and not self.observed:
             sentences.append(
-                f"{name} draws without having seen a single prediction: call "
+                f"{name} {'draws' if selective else 'weighs the loss'} without having seen a "
+                f"single prediction: call "
                 f"observe(index, logits=...) for every batch that was trained on."
             )
         if selector.weighs_loss(cursor.drawn_epoch) and not self.weighed:
             sentences.append(
                 f"{name} weighs the loss, but a whole epoch went by without anybody asking: "
-                f"multiply the loss of every batch by loss_weight(index) where that is not None."
+                f"multiply the loss of every batch by loss_weight(index) where that is not None, "
+                f"or train on selector.loss(logits, targets, index)."
             )
         return sentences
 
