@@ -141,11 +141,12 @@ class Trim(Selector):
         """Mark the pairs to weigh down, of the rows observed so far."""
         pairs = self._pairs
         seen = pairs.visits.nonzero().squeeze(1)
+        rows = slice(None) if len(seen) == self.n else seen
         for block, labels in label_blocks(self.labels):
-            given = labels.to(seen.device).index_select(0, seen)
-            predicted = pairs.mean[:, block].index_select(0, seen)
+            given = labels.to(seen.device)[rows]
+            predicted = pairs.mean[:, block][rows]
             score = (predicted - given.to(predicted.dtype)).abs_()  # mean |p - y|, as y is 0 or 1
-            pairs.marked[seen, block] = worst_pairs(score, given, self.share)
+            pairs.marked[rows, block] = worst_pairs(score, given, self.share)
 
     # Weights --------------------------------------------------------------------------------
 
