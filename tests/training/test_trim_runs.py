@@ -83,7 +83,7 @@ def test_the_loss_told_is_the_mean_cross_entropy_of_the_validation_rows(
     expected = torch.nn.functional.binary_cross_entropy_with_logits(
         logits, torch.from_numpy(validation.Y.toarray()).float()
     )
-    assert told[result.best_epoch - 1] == pytest.approx(float(expected), rel=1e-5)
+    assert told[result.best_epoch - 1] == pytest.approx(expected.item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("options", [{}, {"rows": "d2ace", "window": 3}], ids=["random", "d2ace"])
