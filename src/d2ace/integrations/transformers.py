@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from d2ace._util.errors import RunError, UserError
-from d2ace.selectors import DistributedSelector, IndexedDataset, Selector
+from d2ace.selectors import DistributedSelector, IndexedDataset, Selector, weighted_loss
 from d2ace.training import load_tensors, save_tensors
 
 from ._schedule import warn_of_history, warn_of_schedule
@@ -135,6 +134,10 @@ class SelectionMixin:
             )
         epochs = None if args.max_steps > 0 else args.num_train_epochs
         warn_of_schedule(self.selector, epochs, anew=self._anew)
+        selector = self.selector
+        ever = (selector.weighs_loss(epoch) for epoch in (selector.warmup + 1, selector.epochs))
+        if selector.awaits_validation or any(ever):
+            self._refuse_other_losses()  # now, and not when its first weights come
         size = self._train_batch_size * args.world_size
         if size != self.selector.batch_size:
             raise UserError(
@@ -250,7 +253,7 @@ class SelectionMixin:
             weight = self.batches.loss_weight(rows)
             if weight is not None:
                 self._refuse_other_losses()
-                loss = _weighted_loss(logits, labels, weight)
+                loss = weighted_loss(logits, labels, weight)
             loss = loss * self.batches.loss_scale(rows)
             self.batches.observe(rows, logits=logits)
             self._rows, self._trained = None, True
@@ -271,6 +274,19 @@ class SelectionMixin:
                 f"batch, which {own.__name__}.compute_loss replaces; leave it out, or use a "
                 "selector without loss weights."
             )
+
+    def evaluate(self: Any, *args: Any, **options: Any) -> dict[str, float]:
+        """The Trainer's; during training, also tell the selector the validation loss.
+
+        That is "eval_loss" or, of several eval_datasets, the loss metric_for_best_model names.
+        """
+        metrics: dict[str, float] = super().evaluate(*args, **options)  # type: ignore[misc]
+        named = self.args.metric_for_best_model or ""
+        named = named if named.startswith("eval_") else f"eval_{named}"
+        loss = metrics.get(named if named.endswith("_loss") else "eval_loss")
+        if self.is_in_train and loss is not None:
+            self.batches.validated(loss)
+        return metrics
 
     # Saving and resuming --------------------------------------------------------------------
 
@@ -397,8 +413,3 @@ def _logits(outputs: Any) -> Tensor:
             "of every batch, of shape [rows, labels]."
         )
     return logits
-
-
-def _weighted_loss(logits: Tensor, labels: Any, weight: Tensor) -> Tensor:
-    weight = weight.to(logits).expand_as(logits)
-    return F.binary_cross_entropy_with_logits(logits, labels.to(logits), weight)

@@ -5,6 +5,7 @@ methods asks ``SELECTORS``.
 """
 
 from .base import Selector as _Selector
+from .finding import SELECTORS as SELECTORS
 
 # isort: off
 from .random import Random as Random
@@ -18,10 +19,11 @@ from .d2ace import D2ACE as D2ACE
 from .online_batch import OnlineBatch as OnlineBatch
 from .ada_boundary import AdaBoundary as AdaBoundary
 from .info_batch import InfoBatch as InfoBatch
+from .trim import Trim as Trim
 # isort: on
 
-SELECTORS: dict[str, type[_Selector]] = {
-    method.name: method
+SELECTORS.update(
+    (method.name, method)
     for method in list(vars().values())
     if isinstance(method, type) and issubclass(method, _Selector) and method is not _Selector
-}
+)
