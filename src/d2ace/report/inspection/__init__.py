@@ -1,0 +1,6 @@
+"""The page on a run's insights: which labels look wrong, of which rows, and why."""
+
+from .inspection import Inspection as Inspection
+from .inspection import write_inspection as write_inspection
+
+__all__ = ["Inspection", "write_inspection"]
