@@ -170,15 +170,13 @@ def shown_labels(labels: Records, issues: Records, most: int) -> list[ShownLabel
     ]
     order = np.argsort(-(counts[0] + counts[1]), kind="stable")[:most]
     names = _names(labels, "label", q)
+    shares = {name: labels[name] for name in ("positives", "learnt", "missing", "spurious")}
     return [
         ShownLabel(
-            names[label],
-            *(
-                labels[name][label].item()
-                for name in ("positives", "learnt", "missing", "spurious")
-            ),
+            name=names[label],
             missing_pairs=int(counts[0][label]),
             spurious_pairs=int(counts[1][label]),
+            **{name: share[label].item() for name, share in shares.items()},
         )
         for label in order
     ]

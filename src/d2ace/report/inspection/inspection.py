@@ -182,8 +182,8 @@ def _refuse_other_data(insights: Insights, data: Any) -> None:
         return
     if not isinstance(data, MultiLabelData) and not hasattr(data, "files"):
         raise UserError(
-            f"data is a {type(data).__name__}; give a MultiLabelData or ImageData of d2ace.data, or "
-            "none."
+            f"data is a {type(data).__name__}; give a MultiLabelData or ImageData of d2ace.data, "
+            "or none."
         )
     if data.n != insights.n:
         raise UserError(
