@@ -322,6 +322,34 @@ class Insights:
                 "in the same order."
             )
 
+    @isolated
+    def among(
+        self,
+        labels: inputs.Labels,
+        rows: Any,
+        *,
+        label_names: Sequence[str] | None = None,
+        row_names: Sequence[str] | None = None,
+    ) -> Insights:
+        """A copy in the numbers of a larger dataset, of which only ``rows`` [n] were trained on.
+
+        Row i of these insights is row ``rows[i]`` of ``labels``; the others were never observed.
+        """
+        matrix = inputs.label_matrix(labels)
+        places = torch.as_tensor(np.asarray(rows, dtype=np.int64))
+        self.refuse_other_labels(sp.csr_array(matrix[places.numpy()]))
+        whole = Insights(
+            matrix,
+            label_names=label_names,
+            row_names=row_names,
+            state=self.state,
+            on_invalid=self.on_invalid,
+        )
+        sums = self._settled()
+        for name, value in sums.state_dict().items():
+            whole._own.get_buffer(name)[places] = value.cpu()
+        return whole
+
     def _observed(self) -> PairSums:
         sums = self._settled()
         if not bool((sums.visits > 0).any()):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import scipy.sparse as sp
 
 from d2ace._util.validation import truth
