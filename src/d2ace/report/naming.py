@@ -15,7 +15,7 @@ _ELSEWHERE = (
     *("fold", "seed", "data_source"),
 )
 _IN_THE_NAME = ("repair", "protocol")  # of the dataset
-_NO_EFFECT = ("epoch_loss", "record")  # on scores
+_NO_EFFECT = ("epoch_loss", "record", "insights")  # on scores
 _SETTINGS = [key for key in DEFAULTS if key not in (*_ELSEWHERE, *_IN_THE_NAME, *_NO_EFFECT)]
 
 
@@ -85,6 +85,8 @@ def _settings(run: StoredRun) -> dict[str, str]:
     work = work_of(run.config)
     if work.get("model_source"):  # an edited file makes another model of it
         work["model_source"] = work["model_source"][:8]
+    if work.get("labels_source"):  # other corrections make other data of it
+        work["labels_source"] = work["labels_source"][:8]
     return {key: canonical(work.get(key, DEFAULTS[key])) for key in _SETTINGS}
 
 

@@ -18,7 +18,8 @@ Group = tuple[str, str, str, str]
 Settings = dict[str, Any]
 
 ELSEWHERE = ("data", "fold", "seed")  # in a line's name, or what is compared within it
-NO_EFFECT = ("epoch_loss", "record")  # on scores: runs with and without are the same work
+NO_EFFECT = ("epoch_loss", "record", "insights")
+"""On scores: runs with and without are the same work."""
 
 
 class RunGroup:
