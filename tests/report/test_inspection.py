@@ -147,7 +147,7 @@ def test_top_bounds_the_list_and_not_the_file(tmp_path: Path) -> None:
 def test_bars_are_the_shares_of_the_table(tmp_path: Path) -> None:
     labels = np.zeros((100, 2), dtype=np.int64)
     labels[:40, 0] = labels[:50, 1] = 1
-    # Of label 0, ten of forty given are wrong, and of the true ones 10 / (40 - 10 + 10) are missing.
+    # Of label 0, ten of forty given are wrong; of the true ones 10 / (40 - 10 + 10) are missing.
     wrong = [(row, 0) for row in (*range(10), *range(40, 50))]
     made = write_inspection(trained(labels, wrong), tmp_path)
     first, second = made.summary["most_suspicious_labels"]

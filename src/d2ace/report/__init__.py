@@ -16,6 +16,7 @@ from .tables.table import Cell, ReportTable
 
 if TYPE_CHECKING:
     from .inspection import Inspection as Inspection
+    from .inspection import inspect_run as inspect_run
     from .inspection import write_inspection as write_inspection
     from .page import Written as Written
     from .page import write_report as write_report
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _PAGES = {
     "Inspection": "inspection",
     "Written": "page",
+    "inspect_run": "inspection",
     "write_inspection": "inspection",
     "write_report": "page",
 }
@@ -46,6 +48,7 @@ __all__ = [
     "Written",
     "WrittenFolder",
     "compare",
+    "inspect_run",
     "register_figure",
     "register_table",
     "tell_apart",
