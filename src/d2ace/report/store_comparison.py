@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from d2ace.benchmark.plan import canonical, work_of
+from d2ace.benchmark.plan import DEFAULTS, canonical, work_of
 from d2ace.benchmark.store import Store, StoredRun
 from d2ace.evaluation import METRICS
 
@@ -69,7 +69,7 @@ def _grouped(stored: Iterable[StoredRun], names: dict[str, str]) -> dict[Group, 
     for run in stored:
         group = (run.study, names[run.key], run.model, run.method)
         work = work_of(run.config)
-        extras = {key: work.pop(key) for key in NO_EFFECT}
+        extras = {key: work.pop(key, DEFAULTS[key]) for key in NO_EFFECT}
         settings = {key: value for key, value in work.items() if key not in ELSEWHERE}
         alike = groups.setdefault(group, {}).setdefault(canonical(settings), RunGroup(settings))
         alike.by_pair[run.fold, run.seed] = run

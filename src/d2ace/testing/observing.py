@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from d2ace.insights import Insights
 from d2ace.selectors import Selector
 
 from .problem import (
@@ -228,3 +229,24 @@ def loss_weights_follow_the_index(cls: type[Selector], **options: Any) -> None:
     batch = next(iter(selector))
     weight = selector.loss_weight(torch.empty(len(batch), dtype=torch.int64, device="meta"))
     assert weight is None or weight.device.type == "meta", f"the weights are on {weight.device}"
+
+
+@check
+def insights_see_every_observation(cls: type[Selector], **options: Any) -> None:
+    selector = make(cls, options, insights=True)
+    alone = Insights(labels())
+    for epoch in range(1, WARMUP + 3):
+        logits = logits_of(epoch)
+        for batch in selector:
+            selector.loss_weight(batch)
+            selector.observe(batch, logits=logits[batch])
+            alone.observe(batch, logits=logits[batch].float())
+    assert selector.insights is not None, "there are none"
+    found, expected = selector.insights.suspicion(), alone.suspicion()
+    assert torch.allclose(found, expected, atol=1e-4, equal_nan=True), "they know something else"
+
+
+@check
+def insights_change_no_batch(cls: type[Selector], **options: Any) -> None:
+    drawn = [train(make(cls, options, insights=kept), WARMUP + 2) for kept in (True, False)]
+    assert drawn[0] == drawn[1]
