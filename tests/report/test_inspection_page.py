@@ -92,6 +92,8 @@ def test_nothing_is_asked_for_and_nothing_is_wider_than_the_screen(
     assert browser.complaints == []
     assert browser.value("document.documentElement.scrollWidth") == width
     assert browser.value("document.scripts.length") == 0
+    boxes = "Array.from(document.querySelectorAll('.scroll'))"
+    assert browser.value(f"{boxes}.filter(b => b.scrollWidth > b.clientWidth).length") == 0
 
 
 @WIDTHS
@@ -118,6 +120,10 @@ def test_a_table_is_a_table_for_those_who_hear_it(hostile: Path, browser: Browse
     desktop, phone = tree
     assert desktop == phone
     assert desktop["table"] == 3
+    # Some browsers forget what a table's parts are once they are drawn as blocks.
+    parts = "table, thead, tbody, tr, th, td"
+    unsaid = f"Array.from(document.querySelectorAll('{parts}')).filter(e => !e.role).length"
+    assert browser.value(unsaid) == 0
     unnamed = "table:not(:has(caption)), svg:not([aria-label]), img:not([alt]), th:not([scope])"
     assert browser.value(f"document.querySelectorAll('{unnamed}').length") == 0
 
