@@ -202,6 +202,7 @@ def for_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ((_, grid),) = blocks("images.md", "toml")
     (folder / "images.toml").write_text(grid)
     (folder / "my-data.arff").write_text("")
+    (folder / "issues.csv").write_text("row,label,given,suggested\n")
     (folder / "my_selector.py").write_text(
         "import d2ace\nclass MySelector(d2ace.Random):\n    pass\n"
     )
