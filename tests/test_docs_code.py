@@ -46,6 +46,7 @@ NOT_RUN = {
     "mkdir -p data/coco && cd data/coco\nfor part in": DOWNLOAD,
     "d2ace train --data voc2007": GPU,
     "d2ace train --data coco": GPU,
+    "d2ace inspect": "needs the run above it; tests/cli/test_inspect_command.py trains one",
 }
 """Beginnings of commands that no test runs, and why."""
 
@@ -202,6 +203,7 @@ def for_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ((_, grid),) = blocks("images.md", "toml")
     (folder / "images.toml").write_text(grid)
     (folder / "my-data.arff").write_text("")
+    (folder / "issues.csv").write_text("row,label,given,suggested\n")
     (folder / "my_selector.py").write_text(
         "import d2ace\nclass MySelector(d2ace.Random):\n    pass\n"
     )

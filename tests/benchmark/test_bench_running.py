@@ -22,6 +22,7 @@ from d2ace.benchmark.run.runner import run_grid, runs_folder
 from d2ace.benchmark.store.database import Store
 from d2ace.cli.bench_view import ProgressLines
 from d2ace.report.collect import collect
+from d2ace.training import load_run
 
 OWN = """
 import os
@@ -325,3 +326,39 @@ def test_a_worker_that_dies_between_runs_fails_one_run_alone(table, tmp_path) ->
         assert ended(second) == "finished "
     finally:
         engine.close()
+
+
+class TestInsights:
+    def test_a_run_with_insights_keeps_its_folder(self, store, table):
+        grid = small(table, insights=True)
+        do(store, grid)
+        (spec,) = grid.specs
+        (run,) = store.runs()
+        insights = load_run(runs_folder(store) / spec.key).insights
+        assert insights is not None
+        assert insights.n == 300
+        without = small(table)
+        do(store, without)
+        assert not (runs_folder(store) / without.specs[0].key).exists()
+        assert [each.result["test"] for each in store.runs()] == [run.result["test"]] * 2
+        (comparison,) = collect(store).comparisons
+        assert comparison.datasets == ["table"]  # and not one with a note in brackets
+
+    def test_corrections_count_by_content(self, table, tmp_path):
+        lines = "row,label,given,suggested\n"
+        for name in ("one.csv", "two.csv", "other.csv"):
+            (tmp_path / name).write_text(lines + "\n" * (name == "other.csv"))
+        keys = [
+            small(table, labels_from=str(tmp_path / name)).specs[0].key
+            for name in ("one.csv", "two.csv", "other.csv")
+        ]
+        assert keys[0] == keys[1]
+        assert len({*keys, small(table).specs[0].key}) == 3
+
+    def test_corrections_that_are_not_there_are_told_before_anything_runs(self, table):
+        with pytest.raises(ValueError, match=r"no file none\.csv for labels_from"):
+            small(table, labels_from="none.csv")
+
+    def test_they_are_a_setting_and_no_option(self, table):
+        with pytest.raises(ValueError, match="insights is a setting of the run"):
+            small(table, selectors=[{"name": "d2ace", "options": {"insights": True}}])

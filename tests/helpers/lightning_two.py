@@ -49,12 +49,14 @@ class Witness(Callback):
             "weights": weights,
             "P": selector.probabilities,
             "epoch": selector.epoch,
+            "suspicion": selector.insights.suspicion(),
+            "visits": selector.insights.rows()["visits"].tolist(),
         }
         torch.save(seen, f"{self.path}-{trainer.global_rank}.pt")
 
 
 def run(folder: Path, name: str, method: str = "d2ace", **options: Any) -> None:
-    batches = DistributedSelector(make_selector(method))
+    batches = DistributedSelector(make_selector(method, insights=True))
     checkpoint = ModelCheckpoint(folder / "saved", "{step}", every_n_train_steps=SAVED)
     resumed = options.pop("resumed", None)
     trainer = make_trainer(

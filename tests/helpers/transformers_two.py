@@ -23,10 +23,12 @@ def run(rank: int, folder: Path, port: str) -> None:
         "ddp_backend": "gloo",
         "ddp_find_unused_parameters": False,
     }
-    trainer = make_trainer(folder, save_strategy="epoch", dtype=torch.float64, **options)
+    own = make_selector(insights=True)
+    trainer = make_trainer(folder, own, save_strategy="epoch", dtype=torch.float64, **options)
     trainer.train()
     weights = [value.detach() for value in trainer.model.parameters()]
     seen = {"drawn": trainer.drawn, "weights": weights, "P": trainer.selector.probabilities}
+    seen["visits"] = own.insights.rows()["visits"].tolist()
     again = searching(folder, make_selector("active", epochs=2), num_train_epochs=2, **options)
     again.train()
     again.train()

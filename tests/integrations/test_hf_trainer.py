@@ -303,6 +303,12 @@ def test_two_processes_train_as_one(two):
         torch.testing.assert_close(mine, alone, rtol=1e-6, atol=1e-9)
 
 
+def test_insights_know_what_two_processes_observed(two):
+    drawn, _ = by_hand(dtype=torch.float64)
+    counts = np.bincount([row for batch in drawn for row in batch], minlength=N).tolist()
+    assert [rank["visits"] for rank in two] == [counts, counts]
+
+
 def test_every_training_of_two_processes_begins_as_the_first_did(two):
     """What the last epoch told them is not exchanged any more, and belongs to no other training."""
     halves = [(rank["searched"][: 2 * STEPS], rank["searched"][2 * STEPS :]) for rank in two]

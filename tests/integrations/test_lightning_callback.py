@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+import numpy as np
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -182,8 +183,17 @@ def test_two_processes_train_as_one(two, run, method):
         torch.testing.assert_close(mine, alone, rtol=1e-9, atol=1e-12)
 
 
+def test_insights_know_what_two_processes_observed(two):
+    drawn, _ = by_hand("d2ace", torch.float64)
+    counts = np.bincount([row for batch in drawn for row in batch], minlength=N).tolist()
+    for rank in two("whole"):
+        assert rank["visits"] == counts
+        assert torch.equal(rank["suspicion"], two("whole")[0]["suspicion"])
+
+
 def test_two_killed_processes_resume(two):
     whole, resumed = two("whole"), two("resumed")
+    assert torch.equal(resumed[0]["suspicion"], whole[0]["suspicion"])
     assert together(resumed) == together(whole)[9:]
     for mine, other in zip(resumed[0]["weights"], whole[0]["weights"], strict=True):
         assert torch.equal(mine, other)

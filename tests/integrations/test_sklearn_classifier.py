@@ -157,6 +157,48 @@ def test_weights_of_rows_count(table):
         small().fit(X, Y, np.zeros(len(X)))
 
 
+class TestInsights:
+    def test_rows_and_names_are_those_that_were_given(self, table):
+        X, Y = table
+        weight = np.ones(len(X))
+        weight[:40] = 0
+        names = ["sun", "sea", "sand", "snow", "sky"]
+        classifier = small(insights=True, early_stopping=True, n_iter_no_change=9)
+        classifier.fit(X, pd.DataFrame(Y, columns=names), weight)
+        insights = classifier.insights_
+        assert (insights.n, insights.label_names) == (len(X), names)
+        unobserved = set(insights.unobserved.tolist())
+        assert set(range(40)) < unobserved
+        assert len(unobserved) == 40 + 20  # those of weight 0, and a tenth of the others
+        for issue in insights.label_issues(above=-9):
+            assert Y[issue["row"], issue["label"]] == issue["given"]
+
+    def test_the_weights_are_the_same_with_them(self, table):
+        X, Y = table
+        same = small().fit(X, Y)
+        classifier = small(insights=True).fit(X, Y)
+        np.testing.assert_array_equal(classifier.decision_function(X), same.decision_function(X))
+        assert not hasattr(same, "insights_")
+        assert len(classifier.insights_.unobserved) == 0
+
+    def test_they_are_pickled_and_refitted(self, table):
+        X, Y = table
+        classifier = small(insights=True).fit(X, Y)
+        restored = pickle.loads(pickle.dumps(classifier))  # noqa: S301 - our own
+        assert torch.equal(restored.insights_.suspicion(), classifier.insights_.suspicion())
+        classifier.set_params(insights=False).fit(X, Y)
+        assert not hasattr(classifier, "insights_")
+
+    def test_of_one_binary_target(self, table):
+        X, Y = table
+        classifier = small(insights=True).fit(X, np.where(Y[:, 0] == 1, "yes", "no"))
+        assert classifier.insights_.suspicion().shape == (len(X), 1)
+
+    def test_what_is_neither_true_nor_false_is_reported(self, table):
+        with pytest.raises(ValueError, match="insights is 'yes'; it must be True or False"):
+            small(insights="yes").fit(*table)
+
+
 def test_weights_of_rows_meet_those_of_the_selector(table):
     X, Y = table
     weight = np.random.default_rng(0).uniform(0.5, 2, len(X))

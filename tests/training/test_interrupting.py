@@ -29,6 +29,7 @@ SETTINGS = SMALL | {
     "model_options": {"h": 32, "e": 8},
     "epochs": 6,
     "record": True,
+    "insights": True,
     "checkpoint_every": 1,
 }
 
@@ -59,11 +60,9 @@ def whole_run(path: Path, out: Path, selector: str, steps_to_live: int | None = 
 def same_end(one: Path, two: Path) -> None:
     results = [without_times(RunResult.read(folder / "result.json")) for folder in (one, two)]
     assert results[0] == results[1]
-    for name in ("best.pt", "checkpoint.pt"):
+    for name, key in (("best.pt", "weights"), ("checkpoint.pt", "loop"), ("insights.pt", "state")):
         first, second = (torch.load(each / name, weights_only=True) for each in (one, two))
-        keys = ("weights",) if name == "best.pt" else ("loop",)
-        for key in keys:
-            equal_states(first[key], second[key])
+        equal_states(first[key], second[key])
     assert (one / "record.npz").read_bytes() == (two / "record.npz").read_bytes()
 
 

@@ -36,7 +36,8 @@ def predictions(rows, epoch):
 
 def drawn(method, labels, features, rank, world):
     selector = d2ace.make_selector(
-        method, labels, features, batch_size={BATCH}, epochs={EPOCHS}, warmup=2, seed=5)
+        method, labels, features, batch_size={BATCH}, epochs={EPOCHS}, warmup=2, seed=5,
+        insights=True)
     shared = SharedSelector(selector, rank, world)
     batches, parts, P, weights = [], [], [], []
     for epoch in range(1, {EPOCHS} + 1):
@@ -50,7 +51,7 @@ def drawn(method, labels, features, rank, world):
             shared.observe(part, predictions(part.rows, epoch))
         shared.share()
         shared.validated(0.4 + 0.1 * epoch + 0.1 * (rank - (world - 1) / 2))  # on rows of its own
-    return batches, parts, torch.stack(P), weights
+    return batches, parts, torch.stack(P), weights, selector.insights.suspicion()
 """
 
 
@@ -97,11 +98,12 @@ def test_two_processes_draw_what_one_with_twice_the_batch_draws(
     two_processes: dict[str, list[Any]], method: str
 ) -> None:
     labels, features = problem()
-    batches, _, P, weights = namespace()["drawn"](method, labels, features, 0, 1)
+    batches, _, P, weights, suspicion = namespace()["drawn"](method, labels, features, 0, 1)
     for rank in (0, 1):
         theirs = two_processes[method][rank]
         assert theirs[0] == batches
         assert torch.equal(theirs[2], P)  # bit for bit
+        assert torch.equal(theirs[4], suspicion)
     for step, batch in enumerate(batches):
         parts = [two_processes[method][rank][1][step] for rank in (0, 1)]
         assert parts[0][0] + parts[1][0] == batch

@@ -21,7 +21,10 @@ from d2ace.training import RunInterrupted, load_run
 from d2ace.training.verified import save_json
 
 MINE = b"years of work"
-NAMES = ("run.json", "checkpoint.pt", "best.pt", "result.json", "record.npz", ".lock", "unfinished")
+NAMES = (
+    *("run.json", "checkpoint.pt", "best.pt", "result.json", "record.npz", "insights.pt"),
+    *(".lock", "unfinished"),
+)
 
 
 def everything(folder: Path) -> dict[str, Any]:
@@ -114,7 +117,7 @@ def test_a_strangers_file_in_the_way_is_refused_and_left_alone(
     before = everything(out.parent)
     for resume in (True, False):
         with pytest.raises(RunError, match=rf"{name.replace('.', '[.]')}.* left alone") as error:
-            small_run(table, out=out, record=True, resume=resume)
+            small_run(table, out=out, record=True, insights=True, resume=resume)
         assert str(error.value).count(". ") == 0
     now = everything(out.parent)
     assert {path: now[path] for path in before} == before

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,13 +21,20 @@ _SLACK = 1e-6  # by which rounding may carry a probability beyond 0 or 1
 _NOT_FINITE, _NO_PROBABILITY, _NO_ROW, _REPEATED = 1, 2, 3, 4  # faults noted on an accelerator
 
 
-class Staging:
-    """A buffer of predictions in front of a memory.
+class Sink(NamedTuple):
+    """Where predictions end up.
 
     ``advance(index, probs)`` receives distinct rows. A pair to pass over is marked NaN, one outside
     [0, 1] (on an accelerator, which cannot refuse it at once) infinite, and
     ``stand_in(index, probs)`` replaces the marks before ``advance`` sees them.
     """
+
+    advance: Callable[[Tensor, Tensor], None]
+    stand_in: Callable[[Tensor, Tensor], Tensor]
+
+
+class Staging:
+    """A buffer of predictions in front of one or more memories; with none, it only checks."""
 
     def __init__(
         self,
@@ -35,17 +42,14 @@ class Staging:
         device: torch.device,
         dtype: torch.dtype,
         *,
-        advance: Callable[[Tensor, Tensor], None],
-        stand_in: Callable[[Tensor, Tensor], Tensor],
+        sinks: tuple[Sink, ...],
         gather: bool,
-        learns: bool,
         skip_invalid: bool,
     ) -> None:
         self.n, self.q = shape
         self.device, self.dtype = device, dtype
         self.on_host = device.type == "cpu"
-        self.advance, self.stand_in, self.skip_invalid = advance, stand_in, skip_invalid
-        self.learns = learns
+        self.sinks, self.skip_invalid = sinks, skip_invalid
         self.capacity = max(1, min(self.n, PAIRS // self.q)) if gather else 0
         self.values = torch.empty((self.capacity, self.q), dtype=dtype, device=device)
         self.rows = np.empty(self.capacity, dtype=np.int64)
@@ -56,7 +60,7 @@ class Staging:
     def add(self, rows: CheckedRows | Tensor, values: Tensor, *, are_logits: bool) -> None:
         """Take one batch; its rows are checked ones of the host, or stay on the accelerator."""
         marked = self.on_host and self._has_invalid(rows, values, are_logits)
-        if not self.learns:
+        if not self.sinks:
             return
         if isinstance(rows, Tensor):
             self.flush()
@@ -141,8 +145,11 @@ class Staging:
                 self._note(_NO_PROBABILITY, probs.isinf(), index)
                 if not self.skip_invalid:
                     self._note(_NOT_FINITE, ~valid, index)
-            probs = torch.where(valid, probs, self.stand_in(index, probs))
-        self.advance(index, probs)
+            for sink in self.sinks:
+                sink.advance(index, torch.where(valid, probs, sink.stand_in(index, probs)))
+            return
+        for sink in self.sinks:
+            sink.advance(index, probs)
 
     def _has_invalid(self, rows: CheckedRows | Tensor, values: Tensor, are_logits: bool) -> bool:
         """Whether pairs must be passed over; raises where they may not be."""

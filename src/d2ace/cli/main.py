@@ -121,6 +121,7 @@ def _application(typer: Any) -> Any:
     from .bench import ablate, bench, compare, sweep
     from .data import app as data
     from .demo import demo
+    from .inspect import inspect
     from .methods import methods
     from .report import report
     from .train import predict, train
@@ -138,7 +139,7 @@ def _application(typer: Any) -> Any:
     def root() -> None:
         """Batch selection for deep multi-label learning."""
 
-    for command in (demo, train, predict, bench, ablate, sweep, report, compare, methods):
+    for command in (demo, train, predict, inspect, bench, ablate, sweep, report, compare, methods):
         app.command()(command)
     app.add_typer(data, name="data")
     return app

@@ -24,7 +24,7 @@ from d2ace._util.observations import (
     refuse_shape,
     state_device,
 )
-from d2ace._util.staging import Staging
+from d2ace._util.staging import Sink, Staging
 
 from . import scoring
 from .pairs import PairSums
@@ -72,6 +72,7 @@ class Insights:
         self.on_invalid = inputs.choice("on_invalid", on_invalid, ("error", "skip"))
         self._own = PairSums(self.n, self.q, with_loss=self.state == "full")
         self._staging: Staging | None = None
+        self._feeder: Staging | None = None  # a selector's, whose predictions arrive here too
         self._given: Tensor | None = None
 
     # Observing ------------------------------------------------------------------------------
@@ -90,6 +91,11 @@ class Insights:
         what is invalid is passed over at once, and reported when you ask for anything; so is a
         row that occurs twice in an ``index`` that is itself on the accelerator.
         """
+        if self._feeder is not None:
+            raise UserError(
+                "A selector passes on everything it observes to these insights; call its observe "
+                "alone, or a batch counts twice."
+            )
         values, are_logits = given_predictions(*unnamed, logits=logits, probs=probs)
         home = self.state_device if self._staging else state_device(values.device)
         far = isinstance(index, Tensor) and index.device.type != "cpu" and home.type != "cpu"
@@ -100,24 +106,27 @@ class Insights:
 
     def _staged(self, device: torch.device) -> Staging:
         if self._staging is None:
-            self._own.to(device)
             self._staging = Staging(
                 (self.n, self.q),
                 device,
                 torch.float32,
-                advance=self._advance,
-                stand_in=self._stand_in,
+                sinks=(self.sink,),
                 gather=True,
-                learns=True,
                 skip_invalid=self.on_invalid == "skip",
             )
         return self._staging
 
     def _advance(self, index: Tensor, probs: Tensor) -> None:
-        self._own.update(index, probs, self._labels_on(index.device).index_select(0, index))
+        given = self._labels_on(index.device).index_select(0, index)
+        self._sums_on(index.device).update(index, probs, given)
 
     def _stand_in(self, index: Tensor, probs: Tensor) -> Tensor:
-        return self._own.last_known(index, probs)
+        return self._sums_on(index.device).last_known(index, probs)
+
+    def _sums_on(self, device: torch.device) -> PairSums:
+        if self._own.visits.device != device:
+            self._own.to(device)
+        return self._own
 
     def _labels_on(self, device: torch.device) -> Tensor:
         """Y as booleans [n, q]."""
@@ -125,11 +134,21 @@ class Insights:
             self._given = torch.from_numpy(self._labels.astype(np.bool_).toarray()).to(device)
         return self._given
 
+    @property
+    def sink(self) -> Sink:
+        """Where a selector passes on the predictions that it has checked."""
+        return Sink(self._advance, self._stand_in)
+
+    def fed_by(self, staging: Staging) -> None:
+        """Read nothing before what waits in a selector's ``staging`` has arrived."""
+        self._feeder = staging
+
     def _settled(self) -> PairSums:
         """The sums, with everything observed in them."""
-        if self._staging is not None:
-            self._staging.flush()
-            self._staging.raise_fault()
+        for staging in (self._staging, self._feeder):
+            if staging is not None:
+                staging.flush()
+                staging.raise_fault()
         return self._own
 
     # Reading --------------------------------------------------------------------------------
@@ -270,12 +289,7 @@ class Insights:
             Instead of labels, give weights for the loss: 0 for a flagged pair, else 1 (float32).
         """
         matrix = inputs.label_matrix(labels)
-        if matrix.shape != self._labels.shape or labels_checksum(matrix) != self._checksum:
-            raise UserError(
-                f"These labels ({matrix.shape[0]} x {matrix.shape[1]}) differ from those that the "
-                f"insights were made with ({self.n} x {self.q}); pass the same labels, with rows "
-                "in the same order."
-            )
+        self.refuse_other_labels(matrix)
         issues = self.label_issues(above)
         row, label = issues["row"], issues["label"]
         if inputs.truth("as_weights", as_weights):
@@ -298,6 +312,43 @@ class Insights:
         dense = np.array(labels, copy=True)
         dense[row, label] = issues["suggested"].astype(dense.dtype)
         return dense, issues
+
+    def refuse_other_labels(self, matrix: sp.csr_array) -> None:
+        """Raise unless ``matrix`` [n, q] holds the labels that these insights were made with."""
+        if matrix.shape != self._labels.shape or labels_checksum(matrix) != self._checksum:
+            raise UserError(
+                f"These labels ({matrix.shape[0]} x {matrix.shape[1]}) differ from those that the "
+                f"insights were made with ({self.n} x {self.q}); pass the same labels, with rows "
+                "in the same order."
+            )
+
+    @isolated
+    def among(
+        self,
+        labels: inputs.Labels,
+        rows: Any,
+        *,
+        label_names: Sequence[str] | None = None,
+        row_names: Sequence[str] | None = None,
+    ) -> Insights:
+        """A copy in the numbers of a larger dataset, of which only ``rows`` [n] were trained on.
+
+        Row i of these insights is row ``rows[i]`` of ``labels``; the others were never observed.
+        """
+        matrix = inputs.label_matrix(labels)
+        places = torch.as_tensor(np.asarray(rows, dtype=np.int64))
+        self.refuse_other_labels(sp.csr_array(matrix[places.numpy()]))
+        whole = Insights(
+            matrix,
+            label_names=label_names,
+            row_names=row_names,
+            state=self.state,
+            on_invalid=self.on_invalid,
+        )
+        sums = self._settled()
+        for name, value in sums.state_dict().items():
+            whole._own.get_buffer(name)[places] = value.cpu()
+        return whole
 
     def _observed(self) -> PairSums:
         sums = self._settled()
@@ -342,7 +393,7 @@ class Insights:
         self._refuse_unfit(state)
         sums = PairSums(self.n, self.q, with_loss=self.state == "full")
         sums.load_state_dict(state["sums"])
-        self._own, self._staging = sums, None
+        self._own, self._staging, self._feeder = sums, None, None
 
     def _refuse_unfit(self, state: Any) -> None:
         if not isinstance(state, dict) or state.get("kind") != "insights":
@@ -377,7 +428,15 @@ class Insights:
     def reset(self) -> None:
         """Forget everything observed."""
         self._own = PairSums(self.n, self.q, with_loss=self.state == "full")
-        self._staging = None
+        self._staging = self._feeder = None
+
+    @isolated
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles, which leave behind the selector that feeds the original."""
+        for staging in (self._staging, self._feeder):
+            if staging is not None:
+                staging.flush()
+        return {**self.__dict__, "_staging": None, "_feeder": None}
 
     def __copy__(self) -> Insights:
         """A whole copy: a shallow one would go on writing into the original's sums."""

@@ -63,19 +63,24 @@ class Records:
             ) from None
         return pandas.DataFrame({name: column.copy() for name, column in self._columns.items()})
 
+    def csv(self) -> bytes:
+        """What :meth:`to_csv` writes."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self._columns)
+        writer.writerows(record.values() for record in self)
+        # The name of a file may be no text; what cannot be written is spelt out.
+        return text.getvalue().encode(errors="backslashreplace")
+
     def to_csv(self, path: Any) -> None:
         """Write the table as CSV (UTF-8), whole or not at all.
 
         A table with the same columns is replaced; any other file is left alone.
         """
         target = given_path(path, "path", kind="file")
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self._columns)
-        writer.writerows(record.values() for record in self)
         try:
             self._refuse_stranger(target)
-            write_whole(target, text.getvalue().encode())
+            write_whole(target, self.csv())
         except OSError as problem:
             raise RunError(
                 f"{target} could not be written ({problem.strerror or problem}); name another file."

@@ -142,6 +142,11 @@ class SelectionCallback(Callback):
         if batch_idx + 1 >= trainer.num_training_batches:  # it may be less than the loader has
             self.selector.end_epoch()
 
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Bring what the other processes observed last into the selector's insights."""
+        if isinstance(self.batches, DistributedSelector) and self.selector.insights is not None:
+            self.batches.share()
+
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leave an epoch that the module cut short, and look how long the next one is.
 

@@ -13,7 +13,7 @@ import copy
 import math
 import sys
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from d2ace._util.errors import RunError, UserError
 from d2ace._util.random_state import Turn
 from d2ace.data import validation_split
 from d2ace.evaluation import METRICS, evaluate, tune_thresholds
+from d2ace.insights import Insights
 from d2ace.models import MODELS
 
 try:
@@ -64,6 +65,13 @@ _SEEDS = 2**31 - 1
 _GIVE = "give labels as a matrix [n, q] of zeros and ones, as sklearn's MultiLabelBinarizer does."
 
 
+class _Trained(NamedTuple):
+    """Which rows were trained on, and what was observed of them."""
+
+    rows: npt.NDArray[np.int64]
+    insights: Insights | None
+
+
 class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A multi-label network as an estimator; a single binary target is accepted too.
 
@@ -88,6 +96,8 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     model_options, selector_options : dict, optional
         Hyperparameters of the model (``{"preset": "reference"}``) and the selector
         (``{"neighbors": 5}``).
+    insights : bool
+        Find probably wrong labels while training: ``insights_``.
     device : "auto", "cpu", "cuda" or "mps"
         What to train on. The fitted model is on the processor.
     random_state : int, RandomState or None
@@ -105,6 +115,9 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         Columns of a DataFrame of labels; only there if they were given as one.
     thresholds_ : array [q]
         From which probability on :meth:`predict` says yes, label by label.
+    insights_ : Insights
+        With ``insights=True``, what training says about y, in the numbers of its rows; those held
+        out or of weight 0 were never observed.
     n_iter_, best_iter_ : int
         Epochs trained, and the epoch whose weights were kept.
     history_ : list of dict
@@ -129,6 +142,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         thresholds: float | str = 0.5,
         model_options: dict[str, Any] | None = None,
         selector_options: dict[str, Any] | None = None,
+        insights: bool = False,
         device: str = "auto",
         random_state: Any = None,
         verbose: bool = False,
@@ -147,6 +161,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.thresholds = thresholds
         self.model_options = model_options
         self.selector_options = selector_options
+        self.insights = insights
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -174,14 +189,15 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         )
         Y = self._targets(y.toarray() if sp.issparse(y) else y)
         self._names(names)
-        weight = None
+        weight, every, kept = None, Y, np.arange(len(Y))
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
             kept = np.flatnonzero(weight)
             X, Y, weight = X[kept], Y[kept], weight[kept]
             weight = (weight / weight.mean()).astype(np.float32)
         self._refuse_single_class(Y)
-        self._train(config, X, sp.csr_matrix(Y), weight)
+        trained = self._train(config, X, sp.csr_matrix(Y), weight)
+        self._keep_insights(trained, every, kept)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Labels [n, q] of zeros and ones: those whose probability exceeds ``thresholds_``.
@@ -263,6 +279,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             weight_decay=self.weight_decay,
             validation=self.validation_fraction,
             monitor=self.monitor,
+            insights=self.insights,
         )
 
     def _refuse_thresholds(self) -> None:
@@ -314,9 +331,18 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 "are needed to tell apart."
             )
 
+    def _keep_insights(
+        self, trained: _Trained, Y: npt.NDArray[np.uint8], kept: npt.NDArray[np.int64]
+    ) -> None:
+        if trained.insights is not None:
+            names = getattr(self, "label_names_", None)
+            self.insights_ = trained.insights.among(Y, kept[trained.rows], label_names=names)
+        elif hasattr(self, "insights_"):
+            del self.insights_
+
     # Training -------------------------------------------------------------------------------
 
-    def _train(self, config: RunConfig, X: Any, Y: sp.csr_matrix, weight: Any) -> None:
+    def _train(self, config: RunConfig, X: Any, Y: sp.csr_matrix, weight: Any) -> _Trained:
         rows = np.arange(X.shape[0])
         held_out = rows[:0]
         if self.early_stopping:
@@ -374,6 +400,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             self.best_iter_ = self.history_[-1]["epoch"]
         self.n_iter_ = len(self.history_)
         self.model_ = training.model.cpu().eval()
+        return _Trained(rows, training.shared.selector.insights)
 
     def _logits(self, X: Any) -> Floats:
         check_is_fitted(self)

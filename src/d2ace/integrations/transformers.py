@@ -72,7 +72,10 @@ class SelectionMixin:
         """The Trainer's, where a second training knows nothing of the first, as in a search."""
         self._begin(resumes=bool(resume_from_checkpoint))
         try:
-            return super().train(resume_from_checkpoint, *args, **options)  # type: ignore[misc]
+            outcome = super().train(resume_from_checkpoint, *args, **options)  # type: ignore[misc]
+            if self.selector.insights is not None:
+                self.batches.share()  # what the other processes observed last
+            return outcome
         finally:
             self._left = self.selector.restarts
 

@@ -1,7 +1,8 @@
-"""The report on a store: what the runs allow one to say, as one page with tables and figures.
+"""Pages: the report on a store, and what insights say about the data of a run.
 
-:func:`write_report` writes it, :func:`compare` says what changed between two stores. A table of
-your own stands in the page once a function that makes it is marked with :func:`register_table`.
+:func:`write_report` writes the first, :func:`write_inspection` the second; :func:`compare` says
+what changed between two stores. A table of your own stands in the report once a function that
+makes it is marked with :func:`register_table`.
 """
 
 from importlib import import_module
@@ -14,31 +15,43 @@ from .store_comparison import compare
 from .tables.table import Cell, ReportTable
 
 if TYPE_CHECKING:
+    from .inspection import Inspection as Inspection
+    from .inspection import inspect_run as inspect_run
+    from .inspection import write_inspection as write_inspection
     from .page import Written as Written
     from .page import write_report as write_report
 
 # Loaded when first used: a page needs jinja2.
-_PAGE = ("Written", "write_report")
+_PAGES = {
+    "Inspection": "inspection",
+    "Written": "page",
+    "inspect_run": "inspection",
+    "write_inspection": "inspection",
+    "write_report": "page",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PAGE:
-        return getattr(import_module(f"{__name__}.page"), name)
+    if name in _PAGES:
+        return getattr(import_module(f"{__name__}.{_PAGES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PAGE})
+    return sorted({*globals(), *_PAGES})
 
 
 __all__ = [
     "Cell",
+    "Inspection",
     "ReportTable",
     "Written",
     "WrittenFolder",
     "compare",
+    "inspect_run",
     "register_figure",
     "register_table",
     "tell_apart",
+    "write_inspection",
     "write_report",
 ]

@@ -15,7 +15,7 @@ _ELSEWHERE = (
     *("fold", "seed", "data_source"),
 )
 _IN_THE_NAME = ("repair", "protocol")  # of the dataset
-_NO_EFFECT = ("epoch_loss", "record")  # on scores
+_NO_EFFECT = ("epoch_loss", "record", "insights")  # on scores
 _SETTINGS = [key for key in DEFAULTS if key not in (*_ELSEWHERE, *_IN_THE_NAME, *_NO_EFFECT)]
 
 
@@ -83,7 +83,8 @@ def dataset_names(runs: Iterable[StoredRun]) -> dict[str, str]:
 def _settings(run: StoredRun) -> dict[str, str]:
     """What a run was told beside data, model and method, said in one way (see `work_of`)."""
     work = work_of(run.config)
-    for key in ("model_source", "model_files"):  # an edited file makes another model of it
+    # An edited file makes another model of it, and other corrections make other data.
+    for key in ("model_source", "model_files", "labels_source"):
         if work.get(key):
             work[key] = work[key][:8]
     return {key: canonical(work.get(key, DEFAULTS[key])) for key in _SETTINGS}

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup, escape
 
 from d2ace.benchmark.store import Store
@@ -18,11 +14,10 @@ from d2ace.report.figures.figure import Figure, standalone
 from . import published as printed
 from . import sections
 from .collect import collect
-from .figures import style
 from .folder import WrittenFolder
-from .layout import Page, TableOrFigure
+from .layout import TableOrFigure
+from .templating import render
 
-TEMPLATES = "templates"
 PAGE = "index.html"
 
 
@@ -78,7 +73,14 @@ def write_report(
         files |= zip(_files_of(part), contents, strict=True)
         if progress is not None:
             progress(done, len(parts))
-    files[PAGE] = _page(everything, drawings).encode()
+    files[PAGE] = render(
+        "report.html",
+        ["report.css"],
+        script="report.js",
+        kind="report",
+        page=everything,
+        drawings=drawings,
+    ).encode()
     folder.write(files)
     tables = sum(part.kind == "table" for part in parts)
     headline = f"{everything.headline} {everything.lead}".strip()
@@ -90,31 +92,3 @@ def _files_of(part: TableOrFigure) -> tuple[str, str]:
     if isinstance(part, Figure):
         return f"figures/{part.name}.svg", f"figures/{part.name}.pdf"
     return f"tables/{part.name}.csv", f"tables/{part.name}.tex"
-
-
-def _page(everything: Page, drawings: dict[str, Markup]) -> str:
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        loader=jinja2.FunctionLoader(_template),
-    )
-    script = _template("report.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template("report.html").render(
-        report=everything,
-        drawings=drawings,
-        # These two are ours, not the user's.
-        style_sheet=Markup(_template("report.css") + style.dark_rules(".drawing")),  # noqa: S704
-        script=Markup(script),  # noqa: S704
-        policy=(
-            f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
-            "base-uri 'none'; form-action 'none'"
-        ),
-    )
-
-
-def _template(name: str) -> str:
-    return (resources.files("d2ace.report") / TEMPLATES / name).read_text(encoding="utf-8")

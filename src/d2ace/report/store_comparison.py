@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from d2ace.benchmark.plan import canonical, work_of
+from d2ace.benchmark.plan import DEFAULTS, canonical, work_of
 from d2ace.benchmark.store import Store, StoredRun
 from d2ace.evaluation import METRICS
 
@@ -18,7 +18,8 @@ Group = tuple[str, str, str, str]
 Settings = dict[str, Any]
 
 ELSEWHERE = ("data", "fold", "seed")  # in a line's name, or what is compared within it
-NO_EFFECT = ("epoch_loss", "record")  # on scores: runs with and without are the same work
+NO_EFFECT = ("epoch_loss", "record", "insights")
+"""On scores: runs with and without are the same work."""
 
 
 class RunGroup:
@@ -68,7 +69,7 @@ def _grouped(stored: Iterable[StoredRun], names: dict[str, str]) -> dict[Group, 
     for run in stored:
         group = (run.study, names[run.key], run.model, run.method)
         work = work_of(run.config)
-        extras = {key: work.pop(key) for key in NO_EFFECT}
+        extras = {key: work.pop(key, DEFAULTS[key]) for key in NO_EFFECT}
         settings = {key: value for key, value in work.items() if key not in ELSEWHERE}
         alike = groups.setdefault(group, {}).setdefault(canonical(settings), RunGroup(settings))
         alike.by_pair[run.fold, run.seed] = run

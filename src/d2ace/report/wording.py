@@ -39,8 +39,8 @@ def in_short(verdict: Verdict, enough: bool) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """One fold is "1 fold", five are "5 folds"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """One fold is "1 fold", five are "5 folds", a thousand rows "1,000 rows"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def ranging(counts: list[int], noun: str) -> str:

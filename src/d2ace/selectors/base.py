@@ -18,10 +18,12 @@ from d2ace._util import validation as inputs
 from d2ace._util.checksum import labels_checksum
 from d2ace._util.isolation import isolated
 from d2ace._util.observations import given_predictions, refuse_shape
-from d2ace._util.staging import Staging
+from d2ace._util.staging import Sink, Staging
+from d2ace.insights import Insights
 from d2ace.selectors._engine.batches import WAYS, batch_sizes, batches_of
 from d2ace.selectors._engine.cursor import Cursor
 from d2ace.selectors._engine.device import DeviceState, device_type
+from d2ace.selectors._engine.feeding import insights_of
 from d2ace.selectors._engine.flat import FlatSampler
 from d2ace.selectors._engine.inputs import (
     chosen_device,
@@ -76,6 +78,9 @@ class Selector(Sampler[list[int]]):
     predictions : "train" or "full_pass"
         Whether :meth:`observe` is told the training forward pass, or one evaluation pass over all
         rows after each epoch.
+    insights : bool or Insights
+        Keep :attr:`insights`: which labels are probably wrong, which rows are hard. They change no
+        batch. An :class:`~d2ace.Insights` of the same labels may have names, or a compact state.
     device, dtype
         Where and how state is kept. By default on the device of the first observed predictions,
         in float32; weights and probabilities are always float64.
@@ -118,6 +123,7 @@ class Selector(Sampler[list[int]]):
         importance_weighting: bool = False,
         on_invalid: str = "error",
         predictions: str = "train",
+        insights: bool | Insights = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
         **unknown: Any,
@@ -139,6 +145,8 @@ class Selector(Sampler[list[int]]):
         refuse_clashes(self)
         self.on_invalid = inputs.choice("on_invalid", on_invalid, ("error", "skip"))
         self.predictions = inputs.choice("predictions", predictions, ("train", "full_pass"))
+        self.insights = insights_of(insights, self.labels, self.on_invalid)
+        """What was observed says about the labels; None unless asked for."""
         self.device = None if device is None else chosen_device(device)
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}.")
@@ -387,7 +395,10 @@ class Selector(Sampler[list[int]]):
         self._keep_initial()
         self._reminders.observed = True
         if len(index):
-            self._tensors.staging(values.device).add(rows, values, are_logits=are_logits)
+            staging = self._tensors.staging(values.device)
+            staging.add(rows, values, are_logits=are_logits)
+            if self.insights is not None:
+                self.insights.fed_by(staging)
         if self.predictions == "train":
             self._cursor.observed(rows if isinstance(rows, Tensor) else rows.array)
         else:
@@ -511,6 +522,8 @@ class Selector(Sampler[list[int]]):
             self._cursor, self._tensors = cursor, tensors
             self.seed, self.learning_rate = int(state["seed"]), rate
             self.load_extra_state(state["extra"])
+            if self.insights is not None:
+                self.insights.load_state_dict(state["insights"])
         except Exception:
             self.__dict__ = before
             raise
@@ -523,6 +536,8 @@ class Selector(Sampler[list[int]]):
         self._cursor, self._reminders = Cursor(self.batch_size), Reminders()
         self.restarts += 1
         self._tensors.forget()
+        if self.insights is not None:
+            self.insights.reset()
         if self._initial_extra is not None:
             self.load_extra_state(self._initial_extra)
 
@@ -572,12 +587,15 @@ class Selector(Sampler[list[int]]):
             (self.n, self.q),
             device,
             self.dtype,
-            advance=self.update,
-            stand_in=self._last_known,
-            gather=self.merges_updates,
-            learns=self.learns,
+            sinks=self._sinks(),
+            gather=self.merges_updates or not self.learns,
             skip_invalid=self.on_invalid == "skip",
         )
+
+    def _sinks(self) -> tuple[Sink, ...]:
+        """Insights come first: an update may compute in place."""
+        own = [Sink(self.update, self._last_known)] if self.learns else []
+        return (*([] if self.insights is None else [self.insights.sink]), *own)
 
     def _last_known(self, index: Tensor, probs: Tensor) -> Tensor:
         known: Tensor = self.memory.last_known(index, probs)

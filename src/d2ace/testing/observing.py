@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 
+from d2ace.insights import Insights
 from d2ace.selectors import Selector
 
 from .problem import (
@@ -263,3 +264,24 @@ def validation_losses_may_be_told(cls: type[Selector], **options: Any) -> None:
     again = make(cls, options)
     again.load_state_dict(reload(selector.state_dict()))
     assert same(again.state_dict(), selector.state_dict())
+
+
+@check
+def insights_see_every_observation(cls: type[Selector], **options: Any) -> None:
+    selector = make(cls, options, insights=True)
+    alone = Insights(labels())
+    for epoch in range(1, WARMUP + 3):
+        logits = logits_of(epoch)
+        for batch in selector:
+            selector.loss_weight(batch)
+            selector.observe(batch, logits=logits[batch])
+            alone.observe(batch, logits=logits[batch].float())
+    assert selector.insights is not None, "there are none"
+    found, expected = selector.insights.suspicion(), alone.suspicion()
+    assert torch.allclose(found, expected, atol=1e-4, equal_nan=True), "they know something else"
+
+
+@check
+def insights_change_no_batch(cls: type[Selector], **options: Any) -> None:
+    drawn = [train(make(cls, options, insights=kept), WARMUP + 2) for kept in (True, False)]
+    assert drawn[0] == drawn[1]

@@ -247,3 +247,8 @@ def a_copy_goes_its_own_way(cls: type[Selector], **options: Any) -> None:
         assert same(selector.state_dict(), before), "training a copy changed the original"
     copied = [list(steps(copy.deepcopy(selector))), list(steps(selector))]
     assert copied[0] == copied[1], "a copy draws other batches"
+
+
+@check
+def insights_resume_with_the_selector(cls: type[Selector], **options: Any) -> None:
+    _resumed(cls, {**options, "insights": True}, 3)

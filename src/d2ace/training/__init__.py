@@ -6,6 +6,7 @@ this one: benchmark, integrations, report and the command line.
 
 from .api import train
 from .config import IMAGE_MODELS, IMAGE_PROTOCOL, RunConfig, protocol_of, reads_images
+from .corrections import corrections_checksum
 from .fabric import first_process, make_fabric
 from .interruption import RunInterrupted
 from .label_scores import LABEL_COUNTS, LABEL_SCORES
@@ -35,6 +36,7 @@ __all__ = [
     "SavedRun",
     "Split",
     "Trainer",
+    "corrections_checksum",
     "first_process",
     "load_run",
     "load_tensors",

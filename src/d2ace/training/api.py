@@ -60,6 +60,11 @@ def train(
         Processor threads of torch for this run.
     workers : int, optional
         Processes that read images; by default one per processor, up to eight.
+    insights : bool
+        A setting: find probably wrong labels while training; ``load_run(out).insights`` has them.
+    labels_from : path, optional
+        A setting: CSV file with corrected labels of training rows, as
+        ``insights.label_issues().to_csv`` writes it. Test rows are never corrected.
     tensorboard : bool
         Write event files to ``out/tensorboard``.
     tune : bool
@@ -69,7 +74,8 @@ def train(
     settings
         Everything else a run is defined by (:class:`RunConfig`): ``fold``, ``folds``, ``seed``,
         ``epochs``, ``batch_size``, ``warmup``, ``learning_rate``, ``weight_decay``,
-        ``validation``, ``monitor``, ``model_options``, ``selector_options``; for images also
+        ``validation``, ``monitor``, ``insights``, ``labels_from``, ``model_options``,
+        ``selector_options``; for images also
         ``root``, ``image_size``, ``cache_features``, ``unlabelled``, ``on_broken``.
 
     Examples

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,13 @@ import numpy as np
 from d2ace._util.errors import UserError
 from d2ace._util.hints import did_you_mean
 from d2ace._util.own_class import own_file, shown_name
+from d2ace._util.paths import given_path
 from d2ace.data import PROTOCOLS
 from d2ace.evaluation import METRICS
 from d2ace.models import MODEL_FAMILY, MODELS, find_model
 from d2ace.selectors import SELECTOR_FAMILY, Random, find_selector, warm_up_sentence
 
+from .corrections import corrections_checksum
 from .verified import fault_of
 
 __all__ = ["PRECISIONS", "RunConfig", "fault_of_config", "protocol_of", "reads_images", "whole"]
@@ -112,6 +115,13 @@ class RunConfig:
     protocol: str = _setting("paper", "Preparation: paper or reference.")
     epoch_loss: bool = _setting(False, "Also the loss of all training rows after every epoch.")
     record: bool = _setting(False, "Record case studies to record.npz.")
+    insights: bool = _setting(False, "Find probably wrong labels; kept in OUT/insights.pt.")
+    """They change no number, but a run without them cannot stand in for one with them."""
+    labels_from: str | None = _setting(
+        None, "CSV file with corrected labels of training rows (row, label, given, suggested)."
+    )
+    labels_source: str | None = None
+    """SHA-256 of that file: other corrections make another run."""
     precision: str = _setting("32-true", "32-true, 64-true, bf16-mixed or 16-mixed.")
     selector_source: str | None = None
     """SHA-256 of the file of a selector of one's own: other code is another run."""
@@ -160,6 +170,8 @@ class RunConfig:
         for name in ("model_options", "selector_options"):
             _refuse_unplain(name, getattr(self, name))
         self._check_images()
+        if self.labels_from is not None:
+            self._check_corrections()
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
@@ -195,6 +207,16 @@ class RunConfig:
                 family.find(chosen)
         except (TypeError, ValueError) as problem:
             raise UserError(str(problem)) from problem
+
+    def _check_corrections(self) -> None:
+        now = corrections_checksum(given_path(self.labels_from, "labels_from", kind="file"))
+        if self.labels_source not in (None, now):
+            raise UserError(
+                f"{self.labels_from} has changed since this run was described (its checksum was "
+                f"{str(self.labels_source)[:8]}..., now {now[:8]}...); describe it anew."
+            )
+        object.__setattr__(self, "labels_from", str(Path(str(self.labels_from)).resolve()))
+        object.__setattr__(self, "labels_source", now)
 
     def _check_images(self) -> None:
         usual = protocol_of(self.model, images=self.images)
@@ -247,7 +269,7 @@ _NUMBERS = {
     "weight_decay": (0.0, float("inf")),
     "validation": (0.01, 0.99),
 }
-_SWITCHES = ("repair", "epoch_loss", "record", "cache_features")
+_SWITCHES = ("repair", "epoch_loss", "record", "insights", "cache_features")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "monitor": tuple(name for name, one in METRICS.items() if not one.needs_thresholds),
     "protocol": PROTOCOLS,

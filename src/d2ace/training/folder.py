@@ -4,6 +4,7 @@ run.json        the configuration, and which of the other files are the run's
 checkpoint.pt   everything a run needs to go on
 best.pt         weights of the best epoch, once the run is finished
 record.npz      case studies, where they were asked for
+insights.pt     what training knows about the data, where it was asked for
 result.json     the result, written last
 unfinished/     what only a run that goes on needs: the checkpoint before (previous.pt), and weights
                 of the best epochs so far (best-<e>.pt), of which the checkpoints say which
@@ -30,6 +31,7 @@ from d2ace._util.locks import Busy, locked
 from .checkpoint import BEST, CHECKPOINT, LOOP, SPENT
 from .config import RunConfig, fault_of_config, protocol_of
 from .problem import Problem
+from .kept_insights import INSIGHTS
 from .result import RunResult
 from .verified import (
     AGAIN,
@@ -48,7 +50,8 @@ __all__ = ["RunFolder", "Saved", "described", "differences", "saved_in"]
 
 PATIENCE = 10.0  # seconds that an earlier run may take to end, with its loader workers
 _UNFINISHED = "unfinished"
-_FILES = ["run.json", "checkpoint.pt", "best.pt", "result.json", "record.npz", _UNFINISHED]
+_OPTIONAL = {"record.npz": "record", INSIGHTS: "insights"}  # and the setting that asks for them
+_FILES = ["run.json", "checkpoint.pt", "best.pt", "result.json", *_OPTIONAL, _UNFINISHED]
 
 
 @dataclass(frozen=True)
@@ -243,10 +246,12 @@ class RunFolder:
             f"{self._best(epoch)}, the weights of the best epoch, is missing; {remedy()}."
         )
 
-    def keep(self, best_epoch: int, record: bytes | None) -> None:
+    def keep(self, best_epoch: int, record: bytes | None, insights: dict[str, Any] | None) -> None:
         """Write what a finished run leaves beside its result."""
         if record is not None:
             save_bytes(self.path / "record.npz", record)
+        if insights is not None:
+            save_tensors(self.path / INSIGHTS, insights)
         best = self._best(best_epoch)
         if best.exists():  # else it was copied before this process was killed
             save_bytes(self.path / "best.pt", best.read_bytes())
@@ -367,7 +372,8 @@ def _description(folder: Path) -> dict[str, Any]:
 
 
 def _files_of(config: RunConfig) -> list[str]:
-    return [name for name in _FILES if config.record or name != "record.npz"]
+    asked = [name for name, setting in _OPTIONAL.items() if getattr(config, setting)]
+    return [name for name in _FILES if name not in _OPTIONAL or name in asked]
 
 
 def _present(folder: Path, names: Iterable[str]) -> dict[str, os.stat_result]:

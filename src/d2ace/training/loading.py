@@ -41,11 +41,13 @@ def load_run(path: str | Path) -> SavedRun:
 
 def _usable(result: RunResult, folder: Path) -> RunConfig:
     """The configuration of a run, as far as predicting needs it."""
-    # What chose the batches may be a file that is gone, and is not needed any more.
+    # What chose the batches or corrected labels may be a file that is gone; it is not needed.
     forgotten: dict[str, Any] = {
         "selector": "random",
         "selector_options": {},
         "selector_source": None,
+        "labels_from": None,
+        "labels_source": None,
     }
     _refuse_other_code(result.config["model"], result.config.get("model_source"), folder)
     try:

@@ -6,6 +6,7 @@ Runs on images are in :mod:`.saved_images`.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from d2ace._util.random_state import borrowed_generator
 from d2ace._util.validation import as_table, refuse_dtype
 from d2ace.data import Missing, MultiLabelData, Scaler, filled, numbered
 from d2ace.evaluation import checked_threshold, decided
+from d2ace.insights import Insights
 from d2ace.models import MultiLabelModel, find_model, make_model
 
 from .config import RunConfig
+from .kept_insights import INSIGHTS, load_insights
 from .problem import Rows
 from .result import RunResult
 from .verified import AGAIN
@@ -117,6 +120,17 @@ class SavedRun:
         if len(have) == len(self._features):  # after the preparation of training
             names = tuple(names[column] for column in self._features)
         return _columns(have, names)
+
+    @cached_property
+    def insights(self) -> Insights | None:
+        """What training knows about the data; None of a run without ``insights=True``.
+
+        Rows have their numbers in the data that the run was given, and labels their names.
+        Validation and test rows were not observed (``insights.unobserved``).
+        """
+        if not self.result.config.get("insights"):
+            return None
+        return load_insights(self._place.with_name(INSIGHTS), self.result, AGAIN)
 
     @property
     def _dtype(self) -> torch.dtype:

@@ -15,7 +15,7 @@ from torch import Tensor
 from d2ace.data import Scaler
 from d2ace.selectors import BatchPart
 
-__all__ = ["Problem", "Rows", "Split"]
+__all__ = ["Loaded", "Problem", "Rows", "Split"]
 
 Ints = npt.NDArray[np.int64]
 Drawn = tuple[BatchPart, Tensor]
@@ -85,6 +85,28 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
+class Loaded:
+    """The labels of the data as they were loaded, and which rows and labels a run uses."""
+
+    name: str
+    Y: sp.csr_matrix
+    label_names: tuple[str, ...]
+    row_names: tuple[str, ...] | None
+    """The files of images."""
+    rows: Ints
+    """Numbers, in the loaded data, of the prepared rows."""
+    labels: Ints
+    """The same of labels."""
+
+    def with_training(self, train: Split) -> tuple[sp.csr_matrix, Ints]:
+        """Used labels of all rows, those of ``train`` as trained, and these rows' numbers."""
+        numbers = self.rows[train.rows]
+        others = np.setdiff1d(np.arange(self.Y.shape[0]), numbers)
+        stacked = sp.vstack([train.Y, self.Y[others][:, self.labels]], format="csr")
+        return stacked[np.argsort(np.concatenate([numbers, others]))], numbers
+
+
+@dataclass(frozen=True, eq=False)
 class Problem:
     """What one run trains, validates and tests on, features scaled by the training rows."""
 
@@ -100,8 +122,9 @@ class Problem:
     feature_names: tuple[str, ...]
     """Names of all features of the loaded data."""
     label_names: tuple[str, ...]
+    loaded: Loaded
     digest: str
-    """A fingerprint of the rows, so that a run never goes on with other data."""
+    """A fingerprint of the rows, uncorrected, so that a run never goes on with other data."""
     model_options: dict[str, Any] | None = None
     """What the model is made with, where that is not what the configuration says."""
 

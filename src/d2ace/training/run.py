@@ -22,6 +22,7 @@ from .config import RunConfig
 from .fabric import any_process
 from .folder import RunFolder, Saved
 from .interruption import Interruption, RunInterrupted
+from .kept_insights import insights_content
 from .problem import Problem
 from .result import RunResult, environment
 from .verified import elsewhere
@@ -90,10 +91,11 @@ class Run:
         spent.test += time.perf_counter() - tested
         ended = time.perf_counter()
         if self.folder is not None and fabric.is_global_zero:
-            recorder = loop.recorder
+            recorder, insights = loop.recorder, loop.shared.selector.insights
             with turn:
                 record = None if recorder is None else recorder.file(loop.draw_counts)
-            self.folder.keep(loop.best_epoch, record)
+                known = insights_content(self.config, problem, insights) if insights else None
+            self.folder.keep(loop.best_epoch, record, known)
         with turn:  # the result tells its threads
             kept = time.perf_counter() - ended
             result = _result(loop, fabric, outcome, per_label, spent, kept)

@@ -54,8 +54,10 @@ def train_config(
     devices = whole(devices, "devices")
     if threads is not None and threads > _MOST_THREADS:  # torch ends the process without a word
         raise UserError(f"threads is {threads}; torch can use {_MOST_THREADS} at most.")
-    if out is None and (tensorboard or checkpoint_every or config.record):
-        raise UserError("Checkpoints, event files and records need a folder; name one with out.")
+    if out is None and (tensorboard or checkpoint_every or config.record or config.insights):
+        raise UserError(
+            "Checkpoints, event files, records and insights need a folder; name one with out."
+        )
     folder = None if out is None else RunFolder(given_path(out, "out"), config)
     if folder is not None:
         folder.check(resume=resume)  # as what it refuses needs no data to be loaded

@@ -22,7 +22,8 @@ from d2ace.data import (
 )
 
 from .config import IMAGE_MODELS, RunConfig
-from .problem import Ints, Problem, Split
+from .corrections import with_corrections
+from .problem import Ints, Loaded, Problem, Split
 
 if TYPE_CHECKING:
     from d2ace.data.images import ImageData
@@ -73,9 +74,17 @@ def make_problem(
     X = fitted.data.X
     Y = sp.csr_matrix(kept.Y, dtype=np.float32)
     splits = [Split(X[rows], Y[rows], np.asarray(rows)) for rows in (train, validation, test)]
+    loaded = Loaded(
+        name=data.name,
+        Y=sp.csr_matrix(data.Y),
+        label_names=data.label_names,
+        row_names=None,
+        rows=prepared.rows,
+        labels=prepared.labels,
+    )
     return Problem(
         name=kept.name,
-        train=splits[0],
+        train=with_corrections(config, loaded, *splits),
         validation=splits[1],
         test=splits[2],
         scaler=fitted.scaler,
@@ -83,6 +92,7 @@ def make_problem(
         features=prepared.features,
         feature_names=tuple(data.feature_names),
         label_names=tuple(kept.label_names),
+        loaded=loaded,
         digest=_digest(splits),
     )
 

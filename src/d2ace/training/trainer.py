@@ -308,13 +308,15 @@ def _uses_features(config: RunConfig) -> bool:
 
 def _selector_options(config: RunConfig, batch_size: int, device: torch.device) -> dict[str, Any]:
     given: dict[str, Any] = {"epochs": config.epochs, "warmup": config.warmup, "seed": config.seed}
-    for name in (*given, "batch_size"):
+    for name in (*given, "batch_size", "insights"):
         if name in config.selector_options:
             raise UserError(f"{name} is a setting of the run, not one of selector_options.")
     if config.images and config.selector == "d2ace":
         given["mix_epochs"] = IMAGE_MIX_EPOCHS
     if device.type == "mps":  # it has no float64, which probabilities are kept in
         given["device"] = "cpu"
+    if config.insights:
+        given["insights"] = True
     return {**given, "batch_size": batch_size, **config.selector_options}
 
 

@@ -16,7 +16,8 @@ from d2ace.evaluation import METRICS
 
 from .config import RunConfig
 from .fabric import first_process
-from .folder import RunFolder, described, saved_in
+from .folder import RunFolder, described, differences, saved_in
+from .kept_insights import INSIGHTS
 from .result import RunResult
 from .single import train_config
 from .verified import save_bytes
@@ -111,7 +112,7 @@ def _refuse_other_run(out: Path, config: RunConfig) -> None:
             searched &= {name for tried in tuning for name in tried.get(field, ())} == set(free)
         chosen = theirs.get(field, {})
         theirs = {**theirs, field: {key: chosen[key] for key in chosen if key not in free}}
-    if not searched or any(theirs.get(key) != value for key, value in ours.items()):
+    if not searched or differences(ours, theirs):
         raise UserError(f"{out} holds {what}; it was left alone: choose another folder with out.")
 
 
@@ -136,7 +137,7 @@ def _shown(values: Mapping[str, float]) -> str:
 
 
 def _copy(source: Path, target: Path, result: RunResult) -> None:
-    for name in ("run.json", "best.pt", "record.npz"):
+    for name in ("run.json", "best.pt", "record.npz", INSIGHTS):
         if (source / name).exists():
             save_bytes(target / name, (source / name).read_bytes())
     result.write(target / "result.json")

@@ -60,7 +60,7 @@ def check_selector(
 
     A file lies in ``folder`` (beside the grid file) or where the command was typed.
     """
-    for setting in ("batch_size", "epochs", "warmup", "seed"):
+    for setting in ("batch_size", "epochs", "warmup", "seed", "insights"):
         if setting in options:
             raise UserError(
                 f"{setting} is a setting of the run, not an option of the selector {name!r}; write "

@@ -21,7 +21,7 @@ from d2ace.data.images import KINDS as KINDS_OF_IMAGES
 from d2ace.data.images import PLACES
 from d2ace.models import MODELS
 from d2ace.selectors import warm_up_sentence
-from d2ace.training import protocol_of, reads_images
+from d2ace.training import corrections_checksum, protocol_of, reads_images
 
 from .checks import (
     check_model,
@@ -40,7 +40,7 @@ KINDS = {"grid": "main", "ablation": "ablation", "sweep": "sweep"}
 
 _PER_ENTRY = {
     *("model", "model_options", "model_source", "fold", "seed"),
-    *("selector", "selector_options", "selector_source", "data_source"),
+    *("selector", "selector_options", "selector_source", "data_source", "labels_source"),
     "model_files",
 }
 SETTINGS = [name for name in DEFAULTS if name not in _PER_ENTRY]
@@ -200,6 +200,9 @@ class _Study:
             config["root"] = str(self._beside(config["root"]) or Path(config["root"]).resolve())
             if config["data"] in KINDS_OF_IMAGES and config["data"] not in PLACES:
                 config["data_source"] = images_checksum(config["data"], config["root"])
+        if isinstance(config.get("labels_from"), str):
+            path = self._beside(config["labels_from"]) or Path(config["labels_from"])
+            config |= {"labels_from": str(path), "labels_source": corrections_checksum(path)}
         return config
 
     def _beside(self, name: str) -> Path | None:

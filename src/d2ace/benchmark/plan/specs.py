@@ -167,6 +167,8 @@ def work_of(config: Mapping[str, Any]) -> dict[str, Any]:
             work[kind] = f"{Path(path).name}:{name}"
     if config.get("data_source"):
         work["data"] = Path(config["data"]).name
+    if config.get("labels_source"):
+        work.pop("labels_from", None)  # whose content counts
     return _numbers(work)
 
 

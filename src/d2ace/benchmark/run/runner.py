@@ -158,7 +158,7 @@ class _Work:
             self.store.link(self.labels[spec.key])
             self.summary.finished += 1
             self.summary.left -= 1
-            tidy(self._folder(spec), keep=self.keep)
+            tidy(self._folder(spec), keep=self.keep or spec.config["insights"])
         elif event.kind == "failed":
             self.store.fail(spec, event.error)
             self.store.link(self.labels[spec.key])

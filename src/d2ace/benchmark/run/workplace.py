@@ -20,7 +20,7 @@ from d2ace._util.locks import locked
 from d2ace.benchmark.store.database import Store
 
 _OF_A_RUN = re.compile(
-    r"(run|result)\.json|record\.npz|(checkpoint|previous|best|best-\d+)\.pt|\.lock|\..+\.tmp"
+    r"(run|result)\.json|record\.npz|(checkpoint|previous|best|best-\d+|insights)\.pt|\.lock|\..+\.tmp"
 )
 _UNFINISHED = "unfinished"  # a folder within that of a run
 

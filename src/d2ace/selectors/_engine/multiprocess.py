@@ -136,7 +136,8 @@ class SharedSelector:
         Asked before predictions are sent, since those of other selectors differ in shape.
         """
         selector = self.selector
-        made = (identity(selector), selector.dtype, selector.seed)
+        kept = selector.insights is not None
+        made = (identity(selector), selector.dtype, selector.seed, kept)
         own = torch.tensor([_checksum(made), _checksum(batches)], device=device)
         gathered = [torch.empty_like(own) for _ in range(self.world)]
         torch.distributed.all_gather(gathered, own)

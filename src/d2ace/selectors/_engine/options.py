@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 import torch
 
 from d2ace._util.hints import did_you_mean
+from d2ace.insights import Insights
 
 
 class CommonOptions(TypedDict, total=False):
@@ -24,6 +25,7 @@ class CommonOptions(TypedDict, total=False):
     importance_weighting: bool
     on_invalid: str
     predictions: str
+    insights: bool | Insights
     device: torch.device | str | None
     dtype: torch.dtype
 

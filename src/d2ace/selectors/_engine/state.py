@@ -25,6 +25,7 @@ _KEYS = {
     *("progress", "drawn", "device", "memory", "extra", "checksum"),
 }
 _FREE = {"seed", "device", "dtype", "on_invalid"}  # options that may differ when a run goes on
+_INSIGHTS = "insights"  # a part that a state has only where the selector keeps them
 _MARKED = 256  # rows by which features are known again
 _SLACK = 1e-3  # by which features computed anew may differ, and the share of rows that may more
 
@@ -47,6 +48,8 @@ def state_of(selector: Selector) -> dict[str, Any]:
         "memory": {name: value.clone() for name, value in memory.items()},
         "extra": selector.extra_state(),
     }
+    if selector.insights is not None:
+        state[_INSIGHTS] = selector.insights.state_dict()
     return {**state, "checksum": checksum(state)}
 
 
@@ -56,13 +59,19 @@ def refuse_unfit(selector: Selector, state: Any) -> None:
         raise ValueError(
             "This is not a selector's state; load what Selector.state_dict() of this version gave."
         )
-    if state["format"] != FORMAT or state.keys() != _KEYS:
-        odd = sorted(map(str, state.keys() ^ _KEYS))
+    if state["format"] != FORMAT or state.keys() - {_INSIGHTS} != _KEYS:
+        odd = sorted(map(str, (state.keys() - {_INSIGHTS}) ^ _KEYS))
         raise ValueError(
             f"The state has format {state['format']!r} and not {FORMAT}, or parts are missing or "
             f"unknown ({', '.join(odd) or 'none'}); load one that this version of d2ace saved."
         )
     _refuse_other_selectors(selector, state)
+    if (_INSIGHTS in state) != (selector.insights is not None):
+        saved, made = ("with", "without") if _INSIGHTS in state else ("without", "with")
+        raise ValueError(
+            f"The state was saved {saved} insights, but this selector was made {made} them; make "
+            f"the selector with insights={_INSIGHTS in state}."
+        )
     _refuse_other_features(selector._marks, state["features"])
     _refuse_other_memory(selector, state["memory"])
     drawn = state["drawn"]
@@ -93,7 +102,7 @@ def _options(selector: Selector) -> dict[str, Any]:
     values = {
         name: _plain(getattr(selector, name))
         for name in options_of(type(selector))
-        if name not in _FREE and hasattr(selector, name)
+        if name not in {*_FREE, _INSIGHTS} and hasattr(selector, name)
     }
     values["rows_per_epoch"] = _plain(selector.row_schedule.given)  # not those of this epoch
     return {name: value for name, value in values.items() if value is not NotImplemented}

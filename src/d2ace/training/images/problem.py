@@ -31,7 +31,8 @@ from d2ace.data.images import (
 )
 from d2ace.models import IDENTITY, find_model, make_backbone, pixel_statistics
 from d2ace.training.config import RunConfig
-from d2ace.training.problem import Ints, Problem, Rows, Split
+from d2ace.training.corrections import with_corrections
+from d2ace.training.problem import Ints, Loaded, Problem, Rows, Split
 
 from .rows import FeatureRows, ImageRows
 
@@ -68,7 +69,8 @@ def make_image_problem(
             f"{config.model} is a model for images, but the data is {type(data).__name__}; give "
             "ImageData, or a model for tables."
         )
-    data, train, validation, test = _chosen(config, data)
+    everything = data
+    data, train, validation, test = _chosen(config, everything)
     workers = _workers(workers)
     options = dict(config.model_options)
     if isinstance(options.get("label_vectors"), str) and options["label_vectors"] != "random":
@@ -77,10 +79,9 @@ def make_image_problem(
     beside = [_vectors_bytes(options), _weights_bytes(config)]
     if config.cache_features:
         backbone, _ = backbone_of(config)
-        everything = image_dataset(data, None, plain)
         features = cache_features(
             backbone.to(device),
-            everything,
+            image_dataset(data, None, plain),
             cache_dir() / "features",
             workers=workers,
             progress=progress,
@@ -100,16 +101,27 @@ def make_image_problem(
             )
         return Split(X, sp.csr_matrix(data.Y[rows], dtype=np.float32), rows)
 
+    places = {name: number for number, name in enumerate(everything.label_names)}
+    loaded = Loaded(
+        name=data.name,
+        Y=everything.Y,
+        label_names=everything.label_names,
+        row_names=everything.files,
+        rows=np.arange(data.n),
+        labels=np.array([places[name] for name in data.label_names]),
+    )
+    splits = [split(rows) for rows in (train, validation, test)]
     return Problem(
         name=data.name,
-        train=split(train),
-        validation=split(validation),
-        test=split(test),
+        train=with_corrections(config, loaded, *splits),
+        validation=splits[1],
+        test=splits[2],
         scaler=None,
         fill=None,
         features=np.empty(0, dtype=np.int64),
         feature_names=(),
         label_names=data.label_names,
+        loaded=loaded,
         digest=_digest(data, (train, validation, test), beside),
         model_options=options,
     )

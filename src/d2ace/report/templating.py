@@ -1,0 +1,58 @@
+"""Pages that need nothing else: one template each, style sheet and script inside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from .figures import style
+
+TEMPLATES = "templates"
+
+
+def render(
+    template: str,
+    style_sheets: Sequence[str],
+    *,
+    script: str | None = None,
+    pictures: bool = False,
+    **values: Any,
+) -> str:
+    """A page of ``templates/``; what is not ours in ``values`` is escaped.
+
+    The page may load nothing. It runs ``script`` if one is named and nothing else, and shows
+    pictures only if they are in it.
+    """
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        loader=jinja2.FunctionLoader(_template),
+    )
+    code = "" if script is None else _template(script)
+    policy = ["default-src 'none'", "style-src 'unsafe-inline'"]
+    if code:
+        digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+        policy.append(f"script-src 'sha256-{digest}'")
+    if pictures:
+        policy.append("img-src data:")
+    rules = "".join(_template(sheet) for sheet in style_sheets)
+    return environment.get_template(template).render(
+        # These two are ours, not the user's.
+        style_sheet=Markup(rules + style.dark_rules(".drawing")),  # noqa: S704
+        script=Markup(code),  # noqa: S704
+        policy="; ".join([*policy, "base-uri 'none'", "form-action 'none'"]),
+        **values,
+    )
+
+
+def _template(name: str) -> str:
+    return (resources.files("d2ace.report") / TEMPLATES / name).read_text(encoding="utf-8")

@@ -1,0 +1,248 @@
+"""Corrected labels: a table that insights wrote and a person may have edited, checked line by line.
+
+Only training rows are corrected. A table with a test row is refused: whoever made it has learnt
+from rows that the run tests on.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import scipy.sparse as sp
+
+from d2ace._util.errors import UserError
+from d2ace._util.hints import did_you_mean
+from d2ace._util.paths import given_path
+from d2ace.data import DataWarning
+
+from .problem import Ints, Loaded, Split
+
+if TYPE_CHECKING:
+    from .config import RunConfig
+
+__all__ = ["corrections_checksum", "with_corrections"]
+
+_VALUES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
+
+
+class Correction(NamedTuple):
+    """A line: a pair of the loaded data, what it is given as, and what it becomes."""
+
+    line: int
+    row: int
+    label: int
+    given: int
+    suggested: int
+
+
+def corrections_checksum(path: str | Path) -> str:
+    """SHA-256 of the file: other corrections make another run."""
+    return hashlib.sha256(_content(Path(path))).hexdigest()
+
+
+def with_corrections(
+    config: RunConfig, loaded: Loaded, train: Split, validation: Split, test: Split
+) -> Split:
+    """The training rows, with the labels of ``labels_from``; the splits stay as they were."""
+    if config.labels_from is None or config.labels_source is None:
+        return train
+    parts = {"training": train.rows, "validation": validation.rows, "test": test.rows}
+    labels = _corrected(config.labels_from, loaded, train.Y, parts, config.labels_source)
+    return replace(train, Y=labels)
+
+
+def _corrected(
+    path: str | Path, loaded: Loaded, Y: sp.csr_matrix, parts: Mapping[str, Ints], source: str
+) -> sp.csr_matrix:
+    """The labels ``Y`` [n, q] of the training rows as the lines of a file, in turn, correct them.
+
+    ``parts`` are the rows of "training", "validation" and "test", numbered as prepared. What a line
+    says is given must be what the data, corrected by the lines before it, have. Validation rows
+    keep their labels.
+    """
+    path = Path(path)
+    content = _content(path)
+    if hashlib.sha256(content).hexdigest() != source:
+        raise UserError(f"{path} has changed since the run was described; start it again.")
+    lines = _read(path, content, loaded)
+    column = {int(label): place for place, label in enumerate(loaded.labels)}
+    home = {
+        int(row): (part, place)
+        for part, rows in parts.items()
+        for place, row in enumerate(loaded.rows[rows])
+    }
+    table, passed = sp.lil_matrix(Y), 0
+    current: dict[tuple[int, int], int] = {}
+    for one in lines:
+        pair = (one.row, one.label)
+        have = current.setdefault(pair, int(bool(loaded.Y[pair])))
+        _refuse_misfit(path, one, have, loaded, column, home)
+        current[pair] = one.suggested
+        part, place = home[one.row]
+        if part == "training":
+            table[place, column[one.label]] = one.suggested
+        else:
+            passed += 1
+    if passed:
+        warnings.warn(
+            f"{passed} of {len(lines)} corrections in {path} are of validation rows, whose labels "
+            "stay as they are; corrections made with the same seed have none.",
+            DataWarning,
+            stacklevel=2,
+        )
+    fixed = sp.csr_matrix(table, dtype=Y.dtype)
+    fixed.eliminate_zeros()
+    return fixed
+
+
+def _refuse_misfit(
+    path: Path,
+    one: Correction,
+    have: int,
+    loaded: Loaded,
+    column: Mapping[int, int],
+    home: Mapping[int, tuple[str, int]],
+) -> None:
+    name = loaded.label_names[one.label]
+    place = f"{path}, line {one.line}"
+    if have != one.given:
+        raise UserError(
+            f"{place}: given is {one.given}, but row {one.row} of {loaded.name} has {have} as "
+            f"{name!r}; take the table of a run on these data, or delete the line."
+        )
+    if one.label not in column:
+        raise UserError(
+            f"{place}: the label {name!r} is not trained, as it has too few positive rows; delete "
+            "the line, or lower min_positives."
+        )
+    if one.row not in home:
+        raise UserError(
+            f"{place}: row {one.row} is left out of the run, as it has no label that is trained; "
+            "delete the line."
+        )
+    if home[one.row][0] == "test":
+        raise UserError(
+            f"{place}: row {one.row} is a test row of this run, so whoever made the table has "
+            "learnt from test rows; take the table of a run with the same fold, or, for labels "
+            "that people have checked, correct the data themselves."
+        )
+
+
+def _content(path: Path) -> bytes:
+    given_path(path, "labels_from", kind="file")
+    if not path.is_file():
+        raise UserError(f"There is no file {path} for labels_from; name a table of corrections.")
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise UserError(
+            f"{path} cannot be read ({problem.strerror or problem}); name another file with "
+            "labels_from."
+        ) from problem
+
+
+def _read(path: Path, content: bytes, loaded: Loaded) -> list[Correction]:
+    try:
+        text = content.decode("utf-8-sig")
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        numbered = [(reader.line_num, cells) for cells in reader if any(cells)]
+    except (ValueError, csv.Error) as problem:
+        raise UserError(
+            f"{path} cannot be read as CSV ({problem}); write it as insights.label_issues()."
+            "to_csv(path) does."
+        ) from problem
+    header = [name.strip() for name in numbered[0][1]] if numbered else []
+    _refuse_header(path, header)
+    rows = _Finder("row", loaded.name, loaded.row_names, loaded.Y.shape[0], loaded.Y.shape[0])
+    used = len(loaded.labels)
+    labels = _Finder("label", loaded.name, loaded.label_names, loaded.Y.shape[1], used)
+    found = []
+    for line, cells in numbered[1:]:
+        place = f"{path}, line {line}"
+        if len(cells) != len(header):
+            raise UserError(
+                f"{place}: it has {len(cells)} cells, but the first line has {len(header)}; mend "
+                "or delete the line."
+            )
+        record = dict(zip(header, (cell.strip() for cell in cells), strict=True))
+        given, suggested = (_value(place, name, record[name]) for name in ("given", "suggested"))
+        row, label = rows.find(place, record), labels.find(place, record)
+        found.append(Correction(line, row, label, given, suggested))
+    return found
+
+
+def _refuse_header(path: Path, header: list[str]) -> None:
+    wanted = (("row", "row_name"), ("label", "label_name"), ("given",), ("suggested",))
+    for names in wanted:
+        if not any(name in header for name in names):
+            raise UserError(
+                f"{path} has no column {names[0]!r}{did_you_mean(names[0], header)}; its first "
+                "line must name row, label, given and suggested, as insights.label_issues()."
+                "to_csv(path) writes them."
+            )
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"{path} has two columns {twice!r}; delete one.")
+
+
+def _value(place: str, name: str, cell: str) -> int:
+    if cell not in _VALUES:
+        raise UserError(f"{place}: {name} is {cell!r}; it must be 0 or 1.")
+    return _VALUES[cell]
+
+
+class _Finder:
+    """Rows or labels of the data, by name or by number; a name wins."""
+
+    def __init__(
+        self, what: str, data: str, names: Sequence[str] | None, count: int, used: int
+    ) -> None:
+        self.what, self.data, self.count = what, data, count
+        self.ambiguous = used != count
+        self.place: dict[str, int] = {}
+        self.twice: set[str] = set()
+        for number, name in enumerate(names or ()):
+            if self.place.setdefault(name.strip(), number) != number:
+                self.twice.add(name.strip())
+
+    def find(self, place: str, record: Mapping[str, str]) -> int:
+        """The number, in the loaded data, of what a line is about."""
+        name = record.get(f"{self.what}_name", "") if self.place else ""
+        cell = record.get(self.what, "")
+        if name or (self.place and not _is_number(cell)):
+            return self._named(place, name or cell)
+        if self.ambiguous:
+            raise UserError(
+                f"{place}: it has {self.what} {cell} without its name, but not all {self.what}s "
+                f"of {self.data} are trained, so numbers may mean others; add a column "
+                f"{self.what}_name."
+            )
+        if not _is_number(cell) or int(cell) >= self.count:
+            raise UserError(
+                f"{place}: there is no {self.what} {cell!r} in {self.data}, which has 0 to "
+                f"{self.count - 1}; mend or delete the line."
+            )
+        return int(cell)
+
+    def _named(self, place: str, name: str) -> int:
+        if name in self.twice:
+            raise UserError(
+                f"{place}: {self.data} has two {self.what}s called {name!r}; rename one."
+            )
+        if name not in self.place:
+            raise UserError(
+                f"{place}: there is no {self.what} {name!r} in {self.data}"
+                f"{did_you_mean(name, list(self.place))}; mend or delete the line."
+            )
+        return self.place[name]
+
+
+def _is_number(cell: str) -> bool:
+    return cell.isascii() and cell.isdecimal() and len(cell) < 19
