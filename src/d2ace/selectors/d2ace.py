@@ -139,9 +139,9 @@ class D2ACE(Selector):
 
     def _neighborhood(self, found: Neighbors | None, *, include_self: bool) -> sp.csr_array:
         """Z: the labels present around each instance."""
-        if found is None or found.index.shape[1] == 0:
+        if found is None or found.rows.shape[1] == 0:
             return self.labels
-        return local_labels(self.labels, found.index, include_self=include_self)
+        return local_labels(self.labels, found.rows, include_self=include_self)
 
     @property
     def local_correlation(self) -> LocalCorrelation:

@@ -57,7 +57,7 @@ class HardImb(Selector):
         super().__init__(labels, features, **common)
         self.pressure = self.start_pressure(pressure)
         found = asked_neighbors(neighbors, self.features, self.n, neighbors_method)
-        around = torch.empty(self.n, 0, dtype=torch.int64) if found is None else found.index
+        around = torch.empty(self.n, 0, dtype=torch.int64) if found is None else found.rows
         self.neighbors = named_neighbors(neighbors, found)
         self.neighbor_recall = 1.0 if found is None else found.recall
         """Share of true neighbours that the search found, measured on a sample; 1.0 if exact."""

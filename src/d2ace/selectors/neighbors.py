@@ -18,7 +18,7 @@ from d2ace._util import validation as inputs
 from d2ace._util.errors import UserError
 from d2ace._util.validation import as_array
 from d2ace.selectors._engine.approximate_search import approximate_search
-from d2ace.selectors._engine.exact_search import nearest_rows, row_source, within_range
+from d2ace.selectors._engine.exact_search import nearest_rows, feature_rows, within_range
 from d2ace.selectors._engine.neighbor_files import NeighborFiles
 from d2ace.selectors._engine.tree_search import tree_search
 
@@ -40,7 +40,7 @@ _LOW = 0.9  # a recall that is worth a warning
 class Neighbors(NamedTuple):
     """Nearest rows of every row, and how they were found."""
 
-    index: Tensor
+    rows: Tensor
     """int64 [n, k], nearest first."""
     method: str
     """"exact" (also by a tree) or "approximate"."""
@@ -55,7 +55,8 @@ class _Surroundings(NamedTuple):
     folder: Path | None = None
 
 
-_surroundings: ContextVar[_Surroundings] = ContextVar("surroundings", default=_Surroundings())
+_NOTHING = _Surroundings()
+_surroundings: ContextVar[_Surroundings] = ContextVar("surroundings", default=_NOTHING)
 
 
 @contextmanager
@@ -68,9 +69,7 @@ def neighbor_search(
     search once.
     """
     before = _surroundings.get()
-    token = _surroundings.set(
-        _Surroundings(progress or before.progress, folder or before.folder)
-    )
+    token = _surroundings.set(_Surroundings(progress or before.progress, folder or before.folder))
     try:
         yield
     finally:
@@ -82,9 +81,9 @@ def nearest(
 ) -> Tensor:
     """The k nearest rows of every row, nearest first, ties to the lower index: int64 [n, k].
 
-    As :func:`search`, the index alone.
+    As :func:`search`, the rows alone.
     """
-    return search(features, k, include_self, method).index
+    return search(features, k, include_self, method).rows
 
 
 def search(
@@ -125,14 +124,12 @@ def search(
             stacklevel=4,
         )
     if files is not None:
-        files.write(found.index, found.recall)
+        files.write(found.rows, found.recall)
     return found
 
 
-def _found(
-    features: Any, k: int, include_self: bool, method: str, progress: Progress
-) -> Neighbors:
-    source = row_source(features)
+def _found(features: Any, k: int, include_self: bool, method: str, progress: Progress) -> Neighbors:
+    source = feature_rows(features)
     if method == "approximate":
         index, recall = approximate_search(
             features, source, k, include_self=include_self, progress=progress
@@ -176,7 +173,7 @@ def _chosen(features: Any, method: str) -> str:
     minutes = seconds / 60 / torch.get_num_threads()
     warnings.warn(
         f"Finding the neighbours of {n:,} rows with {d:,} features will take about "
-        f"{minutes:.0f} minutes; pip install \"d2ace[large]\" for an approximate search, or pass "
+        f'{minutes:.0f} minutes; pip install "d2ace[large]" for an approximate search, or pass '
         "neighbors= (an index array) or features=None.",
         stacklevel=6,
     )

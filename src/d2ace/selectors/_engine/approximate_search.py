@@ -12,13 +12,14 @@ from torch import Tensor
 
 from d2ace._util.callbacks import Progress
 
-from .exact_search import Source, measured, nearest_rows
+from .exact_search import FeatureRows, measured, nearest_rows
 
 __all__ = ["approximate_search"]
 
 _WANTED = 0.97  # of the sample's neighbours; a little more than what is promised
 _SAMPLE = 256  # rows whose neighbours are also looked for exactly
 _SPARE = 16  # candidates beyond k, as exact search has them
+_PROJECTED_SPARE = 240  # and where a projection has blurred the distances
 _WIDEST = 256  # dimensions of the index; wider features are projected
 _PER_LIST = 64  # rows a list is trained with
 _BLOCK = 1 << 14  # rows asked for at once
@@ -26,7 +27,7 @@ _BLOCK = 1 << 14  # rows asked for at once
 
 def approximate_search(
     features: Tensor | sp.csr_array,
-    source: Source,
+    source: FeatureRows,
     k: int,
     *,
     include_self: bool,
@@ -49,7 +50,8 @@ def approximate_search(
     index.train(points[np.sort(rng.choice(n, min(n, _PER_LIST * cells), replace=False))])
     index.add(points)
 
-    width = min(k + (not include_self) + _SPARE, n)
+    spare = _SPARE if d == features.shape[1] else _PROJECTED_SPARE
+    width = min(k + (not include_self) + spare, n)
 
     def found(rows: Tensor) -> Tensor:
         columns = torch.from_numpy(index.search(points[rows.numpy()], width)[1])
