@@ -18,7 +18,7 @@ from d2ace._util import validation as inputs
 from d2ace._util.errors import UserError
 from d2ace._util.validation import as_array
 from d2ace.selectors._engine.approximate_search import approximate_search
-from d2ace.selectors._engine.exact_search import nearest_rows, feature_rows, within_range
+from d2ace.selectors._engine.exact_search import feature_rows, nearest_rows, within_range
 from d2ace.selectors._engine.neighbor_files import NeighborFiles
 from d2ace.selectors._engine.tree_search import tree_search
 

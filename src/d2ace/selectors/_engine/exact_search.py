@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-__all__ = ["FeatureRows", "measured", "nearest_rows", "feature_rows", "within_range"]
+__all__ = ["FeatureRows", "feature_rows", "measured", "nearest_rows", "within_range"]
 
 BLOCK = 1 << 24  # distances held at once: 64 MiB in float32, whatever n is
 _GROUP = 32  # columns whose minimum stands for them in the first look
