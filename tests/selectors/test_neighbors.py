@@ -9,9 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2ace.selectors import neighbors
+import d2ace
+from d2ace._util.errors import UserError
+from d2ace.selectors import neighbor_search, neighbors
+from d2ace.selectors._engine import exact_search
 from d2ace.selectors._engine.inputs import feature_matrix
-from d2ace.selectors.neighbors import local_labels, nearest, neighbor_index
+from d2ace.selectors.neighbors import local_labels, nearest, neighbor_index, search
 
 
 def slow_nearest(x: np.ndarray, k: int, include_self: bool = False) -> np.ndarray:
@@ -43,13 +46,15 @@ def test_equals_brute_force(n, d, k, seed, kind, include_self, sparse):
         "far away": lambda: 1e4 + rng.integers(0, 50, (n, d)),
     }[kind]()
     features = feature_matrix(sp.csr_array(x) if sparse else x, n)
-    found = nearest(features, k, include_self=include_self)
-    assert np.array_equal(found.numpy(), slow_nearest(x, k, include_self))
+    truth = slow_nearest(x, k, include_self)
+    for method in ("exact",) if sparse else ("exact", "tree"):
+        found = nearest(features, k, include_self=include_self, method=method)
+        assert np.array_equal(found.numpy(), truth)
 
 
 @pytest.mark.parametrize(
     ("kind", "per_row"),
-    [("outlier", 40), ("duplicates", 120), ("two clusters far apart", 40)],
+    [("outlier", 60), ("duplicates", 140), ("two clusters far apart", 60)],
 )
 def test_few_pairs_are_measured_twice(kind, per_row, monkeypatch):
     rng = np.random.default_rng(0)
@@ -60,13 +65,13 @@ def test_few_pairs_are_measured_twice(kind, per_row, monkeypatch):
         x[:] = 0.3
     else:
         x[::2] += 1e6
-    sizes, measured = [], neighbors.DenseRows.exact_distances
+    sizes, measured = [], exact_search.DenseRows.exact_distances
 
     def counted(self, rows, columns):
         sizes.append(columns.numel())
         return measured(self, rows, columns)
 
-    monkeypatch.setattr(neighbors.DenseRows, "exact_distances", counted)
+    monkeypatch.setattr(exact_search.DenseRows, "exact_distances", counted)
     assert np.array_equal(nearest(torch.from_numpy(x), 6).numpy(), slow_nearest(x, 6))
     assert sum(sizes) < per_row * len(x)
     assert len(sizes) < len(x) / 4
@@ -105,3 +110,124 @@ def test_local_labels(n, q, k, seed, include_self):
         near = [*around[i], i] if include_self else list(around[i])
         expected = y[near].any(axis=0) if near else np.zeros(q, dtype=bool)
         assert np.array_equal(z.toarray()[i] > 0, expected)
+
+
+def test_sizes_that_float32_cannot_hold_are_told_apart():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 3)) * 10.0 ** rng.choice([-30, 0, 30], (300, 1))
+    x[::3] += 1e7
+    for features in (torch.from_numpy(x), sp.csr_array(x)):
+        assert np.array_equal(nearest(features, 4, method="exact").numpy(), slow_nearest(x, 4))
+
+
+@pytest.mark.parametrize("d", [8, 400])
+def test_approximate_search_finds_nearly_all(d):
+    pytest.importorskip("faiss")
+    rng = np.random.default_rng(0)
+    centres = 4 * rng.normal(size=(40, d))
+    x = torch.from_numpy(centres[rng.integers(0, 40, 3_000)] + rng.normal(size=(3_000, d)))
+    exact = search(x, 5)
+    found = search(x, 5, method="approximate")
+    same = (found.rows[:, :, None] == exact.rows[:, None, :]).any(dim=1).double().mean()
+    assert (exact.method, exact.recall) == ("exact", 1.0)
+    assert found.method == "approximate"
+    assert same > 0.9
+    assert abs(found.recall - float(same)) < 0.05
+    assert not (found.rows == torch.arange(3_000)[:, None]).any()
+
+
+def test_approximate_search_of_sparse_and_wide_features():
+    pytest.importorskip("faiss")
+    x = sp.random_array((2_000, 3_000), density=0.02, rng=0, format="csr")
+    x = sp.csr_array(sp.vstack([x, x]))  # everybody has a twin
+    found = search(feature_matrix(x, 4_000), 1, method="approximate").rows.flatten()
+    assert torch.equal(found, (torch.arange(4_000) + 2_000) % 4_000)
+
+
+def test_a_state_of_approximate_neighbours_fits_no_exact_ones():
+    pytest.importorskip("faiss")
+    x, y = np.random.default_rng(0).normal(size=(200, 4)), np.eye(200, 3)
+    near = d2ace.D2ACE(y, x, neighbors_method="approximate")
+    exact = d2ace.D2ACE(y, x, neighbors_method="exact")
+    d2ace.D2ACE(y, x, neighbors_method="tree").load_state_dict(exact.state_dict())
+    assert near.neighbor_recall > 0.9
+    assert exact.neighbor_recall == 1.0
+    with pytest.raises(ValueError, match=r"neighbors"):
+        exact.load_state_dict(near.state_dict())
+
+
+class TestWithoutFaiss:
+    @pytest.fixture(autouse=True)
+    def _absent(self, monkeypatch):
+        monkeypatch.setattr(neighbors, "find_spec", lambda name: None)
+
+    def test_asking_for_it_names_the_extra(self):
+        with pytest.raises(UserError, match=r"pip install \"d2ace\[large\]\""):
+            nearest(torch.randn(20, 3), 2, method="approximate")
+
+    def test_a_long_search_is_announced(self, monkeypatch):
+        monkeypatch.setattr(neighbors, "LONG", 0.0)
+        x = torch.randn(100, 30, dtype=torch.float64)
+        with pytest.warns(UserWarning, match=r"100 rows with 30 features will take about .* or"):
+            found = nearest(x, 2)
+        assert np.array_equal(found.numpy(), slow_nearest(x.numpy(), 2))
+
+
+def test_unknown_methods_are_named():
+    with pytest.raises(ValueError, match=r"neighbors_method must be .*'trea'"):
+        d2ace.HardImb(np.eye(4), np.eye(4), neighbors_method="trea")
+    with pytest.raises(UserError, match=r"'tree' needs dense features"):
+        d2ace.HardImb(np.eye(4), sp.csr_array(np.eye(4)), neighbors_method="tree")
+
+
+@pytest.mark.parametrize("method", ["exact", "tree"])
+def test_progress_is_reported_to_the_end(method):
+    seen = []
+    with neighbor_search(progress=lambda done, total: seen.append((done, total))):
+        nearest(torch.randn(50, 3), 2, method=method)
+    assert seen[-1] == (50, 50)
+
+
+class TestKeptNeighbours:
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(300, 5)))
+
+    @pytest.fixture(autouse=True)
+    def _keep_all(self, monkeypatch):
+        monkeypatch.setattr(neighbors, "_KEPT", 0.0)
+
+    def searches(self, folder, **options):
+        """How often rows are looked at while the neighbours are asked for, and these."""
+        seen = []
+        with neighbor_search(folder=folder, progress=lambda *done: seen.append(done)):
+            found = nearest(options.pop("x", self.x), options.pop("k", 3), **options)
+        return len(seen), found
+
+    def test_are_found_again_by_content(self, tmp_path):
+        first, found = self.searches(tmp_path)
+        again, kept = self.searches(tmp_path, x=self.x.clone())
+        assert (first, again) == (1, 0)
+        assert torch.equal(found, kept)
+        other = self.x.clone()
+        other[7, 2] += 1.0
+        assert self.searches(tmp_path, x=other)[0] == 1
+        assert self.searches(tmp_path, k=4)[0] == 1
+        assert self.searches(tmp_path, include_self=True)[0] == 1
+        assert self.searches(tmp_path, method="tree")[0] == 0  # finds the same rows
+
+    def test_damaged_ones_are_made_anew(self, tmp_path):
+        _, found = self.searches(tmp_path)
+        (file,) = tmp_path.iterdir()
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        file.write_bytes(content)
+        count, kept = self.searches(tmp_path)
+        assert count == 1
+        assert torch.equal(found, kept)
+        assert self.searches(tmp_path)[0] == 0
+
+    def test_a_folder_that_cannot_be_written_costs_nothing_but_time(self, tmp_path):
+        (tmp_path / "file").write_text("mine")
+        count, found = self.searches(tmp_path / "file")
+        assert count == 1
+        assert torch.equal(found, nearest(self.x, 3))
+        assert (tmp_path / "file").read_text() == "mine"

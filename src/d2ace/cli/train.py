@@ -16,6 +16,7 @@ from d2ace._util.errors import UserError
 from d2ace._util.paths import given_path
 from d2ace.data import load_features
 from d2ace.evaluation import METRICS, decided
+from d2ace.selectors import neighbor_search
 from d2ace.training import (
     STILL_IMPROVING,
     RunConfig,
@@ -31,7 +32,7 @@ from d2ace.training import (
 
 from .console import make_console, print_table
 from .options import IMAGES, run_settings, with_options
-from .train_view import EpochLines, EpochTable, StoredImages
+from .train_view import EpochLines, EpochTable, TenthLines
 
 __all__ = ["predict", "train"]
 
@@ -107,12 +108,14 @@ def train(
         "threads": threads,
         "workers": workers,
         "tensorboard": tensorboard,
-        "progress": StoredImages(),
+        "progress": TenthLines("features of {done} of {total} images"),
     }
     console = Console(stderr=True)
     if config.only_warm_up and first_process():
         print(config.only_warm_up, file=sys.stderr)
     with ExitStack() as stack:
+        searching = TenthLines("neighbours of {done} of {total} rows")
+        stack.enter_context(neighbor_search(progress=searching))
         view: EpochLines | EpochTable = EpochLines(config)
         if console.is_terminal and devices == 1:
             view = stack.enter_context(EpochTable(config, console))

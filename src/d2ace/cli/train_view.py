@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-__all__ = ["EpochLines", "EpochTable", "StoredImages"]
+__all__ = ["EpochLines", "EpochTable", "TenthLines"]
 
 
 class _Story:
@@ -143,14 +143,17 @@ class EpochTable(_Story):
         return table
 
 
-class StoredImages:
-    """A line for every tenth of the images whose features are stored before training."""
+class TenthLines:
+    """A line for every tenth of what is done before training, unless one step does it all."""
 
-    def __init__(self) -> None:
-        self._told = -1
+    def __init__(self, what: str) -> None:
+        self._what = what  # as in "features of {done} of {total} images"
+        self._printed = -1
 
     def __call__(self, done: int, total: int) -> None:
         """Print it when it is due."""
-        if 10 * done // total > self._told:
-            self._told = 10 * done // total
-            print(f"features of {done:,} of {total:,} images", file=sys.stderr, flush=True)
+        at_once = done == total and self._printed < 0
+        if 10 * done // total > self._printed and not at_once:
+            self._printed = 10 * done // total
+            line = self._what.format(done=f"{done:,}", total=f"{total:,}")
+            print(line, file=sys.stderr, flush=True)

@@ -19,6 +19,7 @@ from .finding import make_selector as make_selector
 from .history import Memory as Memory
 from .indexed import IndexedDataset as IndexedDataset
 from .neighbors import nearest as nearest
+from .neighbors import neighbor_search as neighbor_search
 from .registry import *  # noqa: F403 - every method; type checkers know what is in it
 from .registry import SELECTORS as SELECTORS
 
@@ -38,6 +39,7 @@ if not TYPE_CHECKING:  # type checkers read the imports
         "find_selector",
         "make_selector",
         "nearest",
+        "neighbor_search",
         "options_of",
         "warm_up_sentence",
         "weighted_loss",

@@ -17,7 +17,7 @@ from .base import Selector
 from .correlation import LocalCorrelation
 from .history import PredictionHistory
 from .labels import dynamic_weights, weighted_sum
-from .neighbors import is_number, local_labels, named_neighbors, nearest, neighbor_index
+from .neighbors import Neighbors, asked_neighbors, is_number, local_labels, named_neighbors
 from .scores import hardness, uncertainty
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class D2ACE(Selector):
         lambda_2 of the moving average of flips.
     neighbors : int or index array [n, K]
         K nearest neighbours by ``features``, or ready ones. K = 0: the instance alone.
+    neighbors_method : "auto", "exact", "tree" or "approximate"
+        How they are found; see :func:`d2ace.selectors.neighbors.search`.
     include_self : bool
         Whether an instance belongs to its own neighbourhood.
     mix, mix_epochs, mix_schedule
@@ -77,6 +79,7 @@ class D2ACE(Selector):
         trade_off: float = 0.5,
         flip_smoothing: float = 0.7,
         neighbors: int | Any = 6,
+        neighbors_method: str = "auto",
         include_self: bool = True,
         mix: tuple[float, float] = (0.7, 0.3),
         mix_epochs: tuple[float, float] | None = None,
@@ -112,9 +115,14 @@ class D2ACE(Selector):
             self.hardness_loss = "reference" if self.is_reference else "bce"
         else:
             self.hardness_loss = inputs.choice("hardness_loss", hardness_loss, ("bce", "prob"))
-        self.neighborhood = self._neighborhood(neighbors)
+        # The reference takes the K + 1 nearest, the row as one of them.
+        itself = self.is_reference and self.include_self and is_number(neighbors)
+        found = asked_neighbors(neighbors, self.features, self.n, neighbors_method, itself=itself)
+        self.neighborhood = self._neighborhood(found, include_self=self.include_self and not itself)
         """Z [n, q]: which labels are present around each instance."""
-        self.neighbors = named_neighbors(neighbors)
+        self.neighbors = named_neighbors(neighbors, found)
+        self.neighbor_recall = 1.0 if found is None else found.recall
+        """Share of true neighbours that the search found, measured on a sample; 1.0 if exact."""
         self.features = None  # they have served to find neighbours
         self._local: LocalCorrelation | None = None
 
@@ -129,21 +137,11 @@ class D2ACE(Selector):
         factor = self.epochs / 100.0 if scaled else 1.0
         return first * factor, last * factor
 
-    def _neighborhood(self, neighbors: Any) -> sp.csr_array:
+    def _neighborhood(self, found: Neighbors | None, *, include_self: bool) -> sp.csr_array:
         """Z: the labels present around each instance."""
-        if not is_number(neighbors):
-            around, alone = neighbor_index(neighbors, self.n), self.include_self
-        else:
-            k = inputs.whole_number("neighbors", neighbors, 0)
-            if self.features is None:
-                return self.labels
-            if self.is_reference and self.include_self:  # the K + 1 nearest, itself as one of them
-                around, alone = nearest(self.features, k + 1, include_self=True), False
-            else:
-                around, alone = nearest(self.features, k), self.include_self
-        if around.shape[1] == 0:
+        if found is None or found.rows.shape[1] == 0:
             return self.labels
-        return local_labels(self.labels, around, include_self=alone)
+        return local_labels(self.labels, found.rows, include_self=include_self)
 
     @property
     def local_correlation(self) -> LocalCorrelation:

@@ -15,7 +15,7 @@ from . import probability, reference
 from .base import Selector
 from .history import LastLoss
 from .labels import imbalance_ratio, local_imbalance
-from .neighbors import is_number, named_neighbors, nearest, neighbor_index
+from .neighbors import asked_neighbors, named_neighbors
 from .scores import row_loss
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class HardImb(Selector):
     ----------
     neighbors : int or index array [n, K]
         K nearest neighbours by ``features``, or ready ones.
+    neighbors_method : "auto", "exact", "tree" or "approximate"
+        How they are found; see :func:`d2ace.selectors.neighbors.search`.
     pressure : float, optional
         s0.
     """
@@ -46,6 +48,7 @@ class HardImb(Selector):
         features: inputs.Features = None,
         *,
         neighbors: int | Any = 5,
+        neighbors_method: str = "auto",
         pressure: float | None = None,
         **common: Unpack[CommonOptions],
     ) -> None:
@@ -53,13 +56,11 @@ class HardImb(Selector):
             common.setdefault("warmup", reference.HARD_IMB_WARMUP)
         super().__init__(labels, features, **common)
         self.pressure = self.start_pressure(pressure)
-        if not is_number(neighbors):
-            around = neighbor_index(neighbors, self.n)
-        else:
-            k = inputs.whole_number("neighbors", neighbors, 0)
-            none = torch.empty(self.n, 0, dtype=torch.int64)
-            around = none if self.features is None else nearest(self.features, k)
-        self.neighbors = named_neighbors(neighbors)
+        found = asked_neighbors(neighbors, self.features, self.n, neighbors_method)
+        around = torch.empty(self.n, 0, dtype=torch.int64) if found is None else found.rows
+        self.neighbors = named_neighbors(neighbors, found)
+        self.neighbor_recall = 1.0 if found is None else found.recall
+        """Share of true neighbours that the search found, measured on a sample; 1.0 if exact."""
         self.features = None  # they have served to find neighbours
         self.imbalance = torch.from_numpy(local_imbalance(self.labels, around))
         """The static weight [n] of local imbalance."""

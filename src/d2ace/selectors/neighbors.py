@@ -1,176 +1,211 @@
-"""Nearest neighbours by exact Euclidean distance, and the labels found around each instance."""
+"""Nearest neighbours by Euclidean distance, and the labels found around each instance."""
 
 from __future__ import annotations
 
-import math
+import warnings
 import zlib
-from typing import Any
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from d2ace._util import validation as inputs
+from d2ace._util.errors import UserError
 from d2ace._util.validation import as_array
+from d2ace.selectors._engine.approximate_search import approximate_search
+from d2ace.selectors._engine.exact_search import feature_rows, nearest_rows, within_range
+from d2ace.selectors._engine.neighbor_files import NeighborFiles
+from d2ace.selectors._engine.tree_search import tree_search
 
-BLOCK = 1 << 24  # distances held at once: 128 MiB in float64, whatever n is
-_GROUP = 32  # columns whose minimum stands for them in the first look
-_SPARE = 16  # candidates kept beyond k, re-measured without cancellation
-_FAR = 1e100  # features between this and its inverse have squares that float64 can add up
-_PART = 1 << 20  # differences held at once where many rows are re-measured
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from d2ace._util.callbacks import Progress
+
+METHODS = ("auto", "exact", "tree", "approximate")
+BLOCK = 1 << 24  # distances held at once: 64 MiB, whatever n is
+LONG = 60.0
+"""Seconds of one core from which "auto" approximates, or warns where it cannot."""
+_TREE_ROWS, _TREE_WIDTH, _TREE_MOST = 4096, 10, 1_000_000
+_KEPT = 2.0  # seconds of one core from which it pays to keep what was found
+_LOW = 0.9  # a recall that is worth a warning
 
 
-def nearest(features: Tensor | sp.csr_array, k: int, *, include_self: bool = False) -> Tensor:
+class Neighbors(NamedTuple):
+    """Nearest rows of every row, and how they were found."""
+
+    rows: Tensor
+    """int64 [n, k], nearest first."""
+    method: str
+    """"exact" (also by a tree) or "approximate"."""
+    recall: float
+    """Share of a sample's true neighbours that was found; 1.0 of exact ones."""
+
+
+class _Surroundings(NamedTuple):
+    """What a search is told by whoever runs it."""
+
+    progress: Progress | None = None
+    folder: Path | None = None
+
+
+_NOTHING = _Surroundings()
+_surroundings: ContextVar[_Surroundings] = ContextVar("surroundings", default=_NOTHING)
+
+
+@contextmanager
+def neighbor_search(
+    *, progress: Progress | None = None, folder: Path | None = None
+) -> Iterator[None]:
+    """Within it, searches report their progress, and long ones keep what they found in a folder.
+
+    What was kept is found again by the content of the features, so that runs which share them
+    search once.
+    """
+    before = _surroundings.get()
+    token = _surroundings.set(_Surroundings(progress or before.progress, folder or before.folder))
+    try:
+        yield
+    finally:
+        _surroundings.reset(token)
+
+
+def nearest(
+    features: Tensor | sp.csr_array, k: int, *, include_self: bool = False, method: str = "auto"
+) -> Tensor:
     """The k nearest rows of every row, nearest first, ties to the lower index: int64 [n, k].
+
+    As :func:`search`, the rows alone.
+    """
+    return search(features, k, include_self, method).rows
+
+
+def search(
+    features: Tensor | sp.csr_array, k: int, include_self: bool = False, method: str = "auto"
+) -> Neighbors:
+    """The k nearest rows of every row.
 
     The row itself is excluded by its index, so its duplicates remain; ``include_self`` treats it
     like any other row instead (then it can drop out among duplicates). k is capped at n - 1
     (n with ``include_self``). Memory is bounded: never an n x n matrix.
+
+    Parameters
+    ----------
+    method : "auto", "exact", "tree" or "approximate"
+        "exact" and "tree" find the same rows. "approximate" needs faiss. "auto" takes a tree for
+        few dimensions, approximates where exact search would take more than a minute of one core
+        and faiss is installed, and is exact otherwise.
     """
     n = features.shape[0]
     k = min(k, n if include_self else n - 1)
     if k == 0:
-        return torch.empty(n, 0, dtype=torch.int64)
-    features = _within_range(features)
-    source = DenseRows(features) if isinstance(features, Tensor) else SparseRows(features)
-    height = max(1, BLOCK // n)
-    blocks = (range(start, min(start + height, n)) for start in range(0, n, height))
-    return torch.cat([_nearest_of(block, source, k, include_self) for block in blocks])
-
-
-def _within_range(features: Tensor | sp.csr_array) -> Tensor | sp.csr_array:
-    """Features whose squares neither overflow nor vanish: ordinary ones as they are.
-
-    Others are multiplied by a power of two, which rounds nothing.
-    """
-    values = features if isinstance(features, Tensor) else torch.from_numpy(features.data)
-    largest = float(values.abs().max()) if values.numel() else 0.0
-    if largest == 0.0 or 1 / _FAR < largest < _FAR:
-        return features
-    exponent = math.frexp(largest)[1]
-    scaled: Any = features.to(torch.float64) if isinstance(features, Tensor) else features
-    for part in (exponent // 2, exponent - exponent // 2):  # 2**exponent itself may be infinite
-        scaled = scaled * 2.0**-part
-    sizes = abs(scaled).amax(1) if isinstance(scaled, Tensor) else abs(scaled).max(axis=1).toarray()
-    sizes = torch.as_tensor(np.asarray(sizes.cpu() if isinstance(sizes, Tensor) else sizes)).ravel()
-    tiny = (sizes < 1 / _FAR) & (sizes > 0)
-    if largest > 1 and bool(tiny.any()):
-        row = int(tiny.nonzero()[0])
-        raise ValueError(
-            f"features hold values up to {largest:.3g}, beside which those of row {row} vanish, so "
-            "that nobody can say which rows are near it; scale or clip the features first."
+        return Neighbors(torch.empty(n, 0, dtype=torch.int64), "exact", 1.0)
+    features = within_range(features)
+    chosen = _chosen(features, method)
+    around = _surroundings.get()
+    files = None
+    if around.folder is not None and _seconds(features) > _KEPT:
+        exactness = "approximate" if chosen == "approximate" else "exact"
+        files = NeighborFiles.of(around.folder, features, k, include_self, exactness)
+        kept = files.read((n, k))
+        if kept is not None:
+            return Neighbors(kept[0], exactness, kept[1])
+    found = _found(features, k, include_self, chosen, around.progress or _silent)
+    if found.recall < _LOW:
+        warnings.warn(
+            f"The approximate search found {found.recall:.0%} of the true neighbours of a sample; "
+            "pass neighbors_method='exact', or neighbors= if you have better ones.",
+            stacklevel=4,
         )
-    return scaled
+    if files is not None:
+        files.write(found.rows, found.recall)
+    return found
 
 
-def _nearest_of(block: range, source: DenseRows | SparseRows, k: int, include_self: bool) -> Tensor:
-    rows = torch.arange(block.start, block.stop, device=source.device)
-    least = source.least_distances(rows)
-    if not include_self:
-        least[rows - block.start, rows] = torch.inf
-    width = min(k + _SPARE, least.shape[1])
-    found, reach = _measured(source, rows, _smallest(least, width), k, include_self)
-    # where more rows may be as near as the k-th than there are candidates, look at all of them
-    near = least <= reach[:, None]
-    crowd = near.sum(dim=1)
-    crowded = (crowd > width).nonzero().flatten()
-    columns = torch.arange(least.shape[1], device=source.device)
-    while len(crowded):
-        width = min(4 * width, least.shape[1])
-        for part in crowded.split(max(1, _PART // (width * source.values.shape[1]))):
-            lowest = _smallest(torch.where(near[part], columns, len(columns)), width)
-            found[part], reach[part] = _measured(source, rows[part], lowest, k, include_self)
-        # nothing is nearer than a duplicate, and those of lower index came first
-        crowded = crowded[(crowd[crowded] > width) & (reach[crowded] > 0)]
-    return found.cpu()
+def _found(features: Any, k: int, include_self: bool, method: str, progress: Progress) -> Neighbors:
+    source = feature_rows(features)
+    if method == "approximate":
+        index, recall = approximate_search(
+            features, source, k, include_self=include_self, progress=progress
+        )
+        return Neighbors(index, "approximate", recall)
+    if method == "tree":
+        index = tree_search(features, source, k, include_self=include_self, progress=progress)
+        return Neighbors(index, "exact", 1.0)
+    n = features.shape[0]
+    blocks = []
+    for rows in torch.arange(n, device=source.device).split(max(1, BLOCK // n)):
+        blocks.append(nearest_rows(source, rows, k, include_self=include_self))
+        progress(int(rows[-1]) + 1, n)
+    return Neighbors(torch.cat(blocks), "exact", 1.0)
 
 
-def _measured(
-    source: DenseRows | SparseRows, rows: Tensor, columns: Tensor, k: int, include_self: bool
-) -> tuple[Tensor, Tensor]:
-    """The k nearest among ``columns`` [b, c] by exact distance, and the distance of the k-th."""
-    columns = columns.sort(dim=1).values
-    exact = source.exact_distances(rows, columns)
-    if not include_self:
-        exact.masked_fill_(columns == rows[:, None], torch.inf)
-    # columns ascend and the sort is stable: ties go to the lower index
-    exact, order = exact.sort(dim=1, stable=True)
-    return columns.gather(1, order)[:, :k], exact[:, k - 1]
+def _chosen(features: Any, method: str) -> str:
+    """The method to take; says what is missing, or that it will take long."""
+    on_host = isinstance(features, Tensor) and features.device.type == "cpu"
+    n, d = features.shape
+    if method == "tree" and not on_host:
+        raise UserError(
+            "neighbors_method='tree' needs dense features on the processor; use 'auto', or pass "
+            "features.toarray() if there are few columns."
+        )
+    if method == "approximate" and find_spec("faiss") is None:
+        raise UserError(
+            "neighbors_method='approximate' needs faiss, which is not installed: pip install "
+            "\"d2ace[large]\" or faiss-cpu, or use neighbors_method='exact'."
+        )
+    if method != "auto":
+        return method
+    if on_host and _TREE_ROWS <= n <= _TREE_MOST and d <= _TREE_WIDTH:
+        return "tree"
+    seconds = _seconds(features)
+    on_gpu = isinstance(features, Tensor) and not on_host
+    if seconds <= LONG or on_gpu:
+        return "exact"
+    if find_spec("faiss") is not None:
+        return "approximate"
+    minutes = seconds / 60 / torch.get_num_threads()
+    warnings.warn(
+        f"Finding the neighbours of {n:,} rows with {d:,} features will take about "
+        f'{minutes:.0f} minutes; pip install "d2ace[large]" for an approximate search, or pass '
+        "neighbors= (an index array) or features=None.",
+        stacklevel=6,
+    )
+    return "exact"
 
 
-def _smallest(values: Tensor, k: int) -> Tensor:
-    """Columns of the k smallest entries of each row, in any order.
+def _seconds(features: Any) -> float:
+    """About what an exact search takes on one core: products, and looking at every distance."""
+    n, d = features.shape
+    products = n * n * d * 4e-11
+    if not isinstance(features, Tensor):
+        entries = np.bincount(features.indices, minlength=d).astype(np.float64)
+        products = min(products, float(entries @ entries) * 8e-9)
+    return products + n * n * 2e-9
 
-    The k smallest lie in the k groups of columns with the smallest minima, so that only those
-    groups are searched: one cheap pass instead of a partial sort of the whole row.
+
+def _silent(done: int, total: int) -> None:
+    """Progress that nobody asked for."""
+
+
+def asked_neighbors(
+    neighbors: Any, features: Any, n: int, method: str, *, itself: bool = False
+) -> Neighbors | None:
+    """What the options ``neighbors`` and ``neighbors_method`` ask for; None without features.
+
+    ``itself``: the K + 1 nearest, of which the row is one like any other.
     """
-    height, n = values.shape
-    groups = n // _GROUP
-    if groups <= 2 * k:
-        return values.topk(k, dim=1, largest=False).indices
-    whole = values[:, : groups * _GROUP].view(height, groups, _GROUP)
-    best = whole.amin(dim=2).topk(k, dim=1, largest=False).indices
-    columns = (best[:, :, None] * _GROUP + torch.arange(_GROUP, device=values.device)).flatten(1)
-    rest = torch.arange(groups * _GROUP, n, device=values.device).expand(height, -1)
-    columns = torch.cat([columns, rest], dim=1)
-    return columns.gather(1, values.gather(1, columns).topk(k, dim=1, largest=False).indices)
-
-
-def _lowered(norms: Tensor, width: int) -> Tensor:
-    """Squared norms, less what |x|^2 + |y|^2 - 2xy may be too large by through rounding.
-
-    A sum of ``width`` products is off by at most that many halves of epsilon of its terms' size,
-    and so are the two norms; the factor leaves a reserve.
-    """
-    return norms * (1.0 - 4.0 * (width + 8) * torch.finfo(torch.float64).eps)
-
-
-class DenseRows:
-    def __init__(self, features: Tensor) -> None:
-        self.values = features.to(torch.float64)
-        self.centred = self.values - self.values.mean(dim=0)  # loses less to cancellation
-        self.norms = _lowered(self.centred.square().sum(dim=1), self.values.shape[1])
-        self.device = features.device
-
-    def least_distances(self, rows: Tensor) -> Tensor:
-        """What the squared distances are at least; nearly what they are."""
-        cross = self.centred[rows] @ self.centred.T
-        return cross.mul_(-2).add_(self.norms).add_(self.norms[rows, None])
-
-    def exact_distances(self, rows: Tensor, columns: Tensor) -> Tensor:
-        width = max(1, BLOCK // max(1, len(rows) * self.values.shape[1]))
-        own = self.values[rows].unsqueeze(1)
-        parts = [
-            (own - self.values[part]).square_().sum(dim=2) for part in columns.split(width, dim=1)
-        ]
-        return torch.cat(parts, dim=1)
-
-
-class SparseRows:
-    def __init__(self, features: sp.csr_array) -> None:
-        self.values = features
-        self.transposed = features.T.tocsr()
-        norms = torch.from_numpy(np.asarray(features.multiply(features).sum(axis=1)).ravel())
-        self.norms = _lowered(norms, features.shape[1])
-        self.device = torch.device("cpu")
-
-    def least_distances(self, rows: Tensor) -> Tensor:
-        """What the squared distances are at least; nearly what they are."""
-        chosen = rows.numpy()
-        cross = torch.from_numpy((self.values[chosen] @ self.transposed).toarray())
-        return cross.mul_(-2).add_(self.norms).add_(self.norms[rows, None])
-
-    def exact_distances(self, rows: Tensor, columns: Tensor) -> Tensor:
-        entries = max(1, self.values.nnz // max(1, self.values.shape[0])) * columns.shape[1]
-        height = max(1, _PART // max(1, entries))
-        exact = torch.empty(columns.shape, dtype=torch.float64, device=self.device)
-        for start in range(0, len(rows), height):
-            part = columns[start : start + height].numpy()
-            own = rows[start : start + height].numpy()
-            difference = self.values[np.repeat(own, part.shape[1])] - self.values[part.ravel()]
-            squared = np.asarray(difference.multiply(difference).sum(axis=1))
-            exact[start : start + height] = torch.from_numpy(squared.reshape(part.shape))
-        return exact
+    inputs.choice("neighbors_method", method, METHODS)
+    if not is_number(neighbors):
+        return Neighbors(neighbor_index(neighbors, n), "given", 1.0)
+    k = inputs.whole_number("neighbors", neighbors, 0)
+    return None if features is None else search(features, k + itself, itself, method)
 
 
 def is_number(neighbors: Any) -> bool:
@@ -193,10 +228,11 @@ def neighbor_index(value: Any, n: int) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
-def named_neighbors(value: Any) -> int | str:
-    """K, or a name by which the same index array is known again."""
+def named_neighbors(value: Any, found: Neighbors | None) -> int | str:
+    """K, or a name by which the same index array, or a kind of search, is known again."""
     if is_number(value):
-        return int(value)
+        k = int(value)
+        return k if found is None or found.method == "exact" else f"{k} ({found.method})"
     array = value.detach().cpu().numpy() if isinstance(value, Tensor) else as_array("", value)
     return f"array with checksum {zlib.crc32(np.ascontiguousarray(array, dtype='<i8').data):08x}"
 

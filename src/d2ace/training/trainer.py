@@ -19,8 +19,16 @@ from torch import Tensor, nn
 
 from d2ace._util.errors import ContractError, RunError, UserError
 from d2ace._util.random_state import seed_generators
+from d2ace.data import cache_dir
 from d2ace.models import LossTerms, MultiLabelModel, make_model
-from d2ace.selectors import BatchPart, SharedSelector, Trim, find_selector, make_selector
+from d2ace.selectors import (
+    BatchPart,
+    SharedSelector,
+    Trim,
+    find_selector,
+    make_selector,
+    neighbor_search,
+)
 
 from .clock import Clock
 from .config import RunConfig
@@ -91,13 +99,14 @@ class Trainer:
         wanted = config.record or _uses_features(config)
         self.space = self._space(train) if wanted else None
         batch_size = config.batch_size * fabric.world_size
-        selector = _made(
-            make_selector,
-            config.selector,
-            train.Y,
-            self.space,
-            _selector_options(config, batch_size, fabric.device),
-        )
+        with neighbor_search(folder=cache_dir() / "neighbors"):  # runs of a grid share features
+            selector = _made(
+                make_selector,
+                config.selector,
+                train.Y,
+                self.space,
+                _selector_options(config, batch_size, fabric.device),
+            )
         selector.warns_of_warmup = False  # whoever starts a run says so
         self.shared = SharedSelector(selector, fabric.global_rank, fabric.world_size)
         self._labels = torch.from_numpy(train.Y.toarray()).to(fabric.device)

@@ -24,7 +24,7 @@ _KEYS = {
     *("format", "method", "shape", "labels", "options", "features", "seed", "learning_rate"),
     *("progress", "drawn", "device", "memory", "extra", "checksum"),
 }
-_FREE = {"seed", "device", "dtype", "on_invalid"}  # options that may differ when a run goes on
+_FREE = {"seed", "device", "dtype", "on_invalid", "neighbors_method"}  # may differ on resuming
 _INSIGHTS = "insights"  # a part that a state has only where the selector keeps them
 _MARKED = 256  # rows by which features are known again
 _SLACK = 1e-3  # by which features computed anew may differ, and the share of rows that may more
