@@ -15,6 +15,7 @@ SCORES = (
     "cleanlab at half",
     "cleanlab at quarter",
     "cleanlab adjusted",
+    "folds, our score",
     "last loss",
     "aum",
     "neighbours",
@@ -101,7 +102,11 @@ def split(lines: list[Line], column: str, values: Iterable[str]) -> str:
     for name in datasets(lines):
         cells = [
             " / ".join(
-                shown(mean(chosen(lines, dataset=name, score=s, **{column: value}), "average_precision"))
+                shown(
+                    mean(
+                        chosen(lines, dataset=name, score=s, **{column: value}), "average_precision"
+                    )
+                )
                 for s in ("insights", "cleanlab")
             )
             for value in values
@@ -131,7 +136,10 @@ def tables(path: Path) -> str:
     main = chosen(lines, model="mlp", draw="random")
     parts: list[tuple[str, Callable[[], str]]] = [
         ("Average precision", lambda: by_dataset(main, "average_precision")),
-        ("Precision among as many as there are errors", lambda: by_dataset(main, "precision_at_errors")),
+        (
+            "Precision among as many as there are errors",
+            lambda: by_dataset(main, "precision_at_errors"),
+        ),
         ("Flagged pairs", lambda: flagged(main)),
         ("Processor seconds", lambda: seconds(main)),
         (
