@@ -191,10 +191,7 @@ def observed(cell: Cell, *, folds: bool) -> Observed:
     given = with_errors(truth, cell)
     everyone = np.arange(len(X))
     *_, (_, _, recorder, trained) = fit(cell, X, given, everyone, cell.seed, observe=True)
-    start = time.process_time()
-    recorder.insights.label_issues()
-    asked = time.process_time() - start
-    seconds = {"training": trained, "insights": recorder.seconds + asked}
+    seconds = {"training": trained, "insights": recorder.seconds}
     held_out: dict[str, np.ndarray] = {}
     if folds:
         last = epochs_for(len(X))
@@ -241,10 +238,11 @@ def scored(cell: Cell, seen: Observed) -> dict[str, tuple[np.ndarray, Any, float
     given = with_errors(truth, cell)
     insights = d2ace.Insights(given)
     insights.load_state_dict(seen.insights)
+    start = time.process_time()
     issues = insights.label_issues()
+    ours = seen.seconds["training"] + seen.seconds["insights"] + time.process_time() - start
     flagged = np.zeros_like(given)
     flagged[issues["row"], issues["label"]] = True
-    ours = seen.seconds["training"] + seen.seconds["insights"]
     found: dict[str, Any] = {
         "insights": (insights.suspicion().numpy(), flagged, ours),
         "last loss": (seen.last, None, seen.seconds["training"]),
