@@ -10,9 +10,8 @@ import numpy as np
 class InsightOracle:
     """Keeps every prediction of every row, and computes everything anew."""
 
-    def __init__(self, labels, *, compact: bool = False) -> None:
+    def __init__(self, labels) -> None:
         self.y = np.asarray(labels, dtype=np.float64)
-        self.compact = compact
         self.history: list[list[np.ndarray]] = [[] for _ in self.y]
 
     def observe(self, index, probs) -> None:
@@ -21,13 +20,6 @@ class InsightOracle:
             if row not in seen:
                 self.history[row].append(p)
             seen.add(row)
-
-    def pair_loss(self, row: int, label: int) -> float:
-        losses = []
-        for p in self.history[row]:
-            right = p[label] if self.y[row, label] else 1.0 - p[label]
-            losses.append(1.0 - right if self.compact else -np.log(max(right, 1e-7)))
-        return float(np.mean(losses))
 
     def probability(self, row: int, label: int) -> float:
         return float(np.mean([p[label] for p in self.history[row]]))
@@ -41,15 +33,33 @@ class InsightOracle:
             return float("nan")
         return float(np.clip(np.mean(means[1.0]) - np.mean(means[0.0]), 0.0, 1.0))
 
+    def moved(self, row: int, label: int, seen: list[int]) -> float:
+        """The label's probability, moved by a ridge regression on the row's other labels."""
+        others = [other for other in range(self.y.shape[1]) if other != label]
+        centre = self.y[seen].mean(axis=0)
+        given = (self.y[seen] - centre)[:, others]
+        left = np.array([self.y[i, label] - self.probability(i, label) for i in seen])
+        covariance = given.T @ given / len(seen)
+        spread = np.diag(covariance).copy()
+        covariance *= len(seen) / (len(seen) + self.y.shape[1])
+        np.fill_diagonal(covariance, np.where(spread > 0, spread, 1.0))
+        weights = np.linalg.solve(covariance, given.T @ (left - left.mean()) / len(seen))
+        return self.probability(row, label) + (self.y[row] - centre)[others] @ weights
+
     def suspicion(self) -> np.ndarray:
         n, q = self.y.shape
         score = np.full((n, q), np.nan)
         seen = [row for row in range(n) if self.history[row]]
         for label in range(q):
+            odds = {}
+            for row in seen:
+                both = [self.probability(row, label), self.moved(row, label, seen)]
+                p = np.clip(both, 0.01, 0.99)
+                away = np.log(p / (1.0 - p)) * (1.0 - 2.0 * self.y[row, label])
+                odds[row] = away.max()
             for row in seen:
                 group = [i for i in seen if self.y[i, label] == self.y[row, label]]
-                usual = np.mean([self.pair_loss(i, label) for i in group])
-                score[row, label] = self.pair_loss(row, label) - 0.5 * usual
+                score[row, label] = odds[row] - 0.5 * np.mean([odds[i] for i in group])
         return score
 
     def confidence(self, row: int) -> list[float]:

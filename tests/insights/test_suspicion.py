@@ -33,26 +33,18 @@ class TestByHand:
     )
     LEARNT = (0.8 + 0.6) / 2 - (0.2 + 0.2) / 2
 
-    def test_suspicion_is_the_loss_beyond_what_is_usual(self):
-        loss = [
-            -(math.log(0.9) + math.log(0.7)) / 2,
-            -(math.log(0.4) + math.log(0.8)) / 2,
-            -(math.log(0.7) + math.log(0.9)) / 2,
-            -math.log(0.8),
-        ]
-        positive, negative = (loss[0] + loss[1]) / 2, (loss[2] + loss[3]) / 2
+    @pytest.mark.parametrize("state", ["full", "compact"])
+    def test_suspicion_is_the_log_odds_beyond_what_is_usual(self, state):
+        """One label: no other label tells anything."""
+        odds = [-math.log(4), -math.log(1.5), -math.log(4), -math.log(4)]
+        positive, negative = (odds[0] + odds[1]) / 2, (odds[2] + odds[3]) / 2
         expected = [
-            loss[0] - 0.5 * positive,
-            loss[1] - 0.5 * positive,
-            loss[2] - 0.5 * negative,
-            loss[3] - 0.5 * negative,
+            odds[0] - 0.5 * positive,
+            odds[1] - 0.5 * positive,
+            odds[2] - 0.5 * negative,
+            odds[3] - 0.5 * negative,
         ]
-        found = told(self.LABELS, self.VISITS).suspicion()
-        assert found.flatten().tolist() == pytest.approx(expected, abs=1e-6)
-
-    def test_compact_suspicion_takes_the_distance(self):
-        found = told(self.LABELS, self.VISITS, state="compact").suspicion()
-        expected = [0.2 - 0.15, 0.4 - 0.15, 0.2 - 0.1, 0.2 - 0.1]
+        found = told(self.LABELS, self.VISITS, state=state).suspicion()
         assert found.flatten().tolist() == pytest.approx(expected, abs=1e-6)
 
     def test_rows_and_labels(self):
@@ -68,7 +60,7 @@ class TestByHand:
 
     def test_flagged_pairs_come_most_suspicious_first(self):
         insights = told(self.LABELS, self.VISITS, label_names=["cat"], row_names=list("abcd"))
-        issues = insights.label_issues(above=0.1)
+        issues = insights.label_issues(above=-0.7)
         assert issues["row_name"].tolist() == ["b", "c", "d"]
         assert issues["label_name"].tolist() == ["cat"] * 3
         assert issues["suggested"].tolist() == [0, 1, 1]
@@ -77,7 +69,7 @@ class TestByHand:
         assert len(insights.label_issues()) == 0
 
     def test_shares_of_missing_and_spurious_come_from_flagged_pairs(self):
-        (label,) = told(self.LABELS, self.VISITS).labels(above=0.1)
+        (label,) = told(self.LABELS, self.VISITS).labels(above=-0.7)
         assert label["spurious"] == 1 / 2
         assert label["missing"] == 2 / 3  # one positive stays, two negatives should be
 
@@ -102,7 +94,7 @@ def histories(draw):
 def test_the_slow_version_agrees(history, state):
     labels, visits = history
     insights = told(labels, visits, state=state)
-    slow = InsightOracle(labels, compact=state == "compact")
+    slow = InsightOracle(labels)
     for index, probs in visits:
         slow.observe(index, probs)
     np.testing.assert_allclose(insights.suspicion().numpy(), slow.suspicion(), atol=2e-5)
@@ -168,15 +160,44 @@ def test_logits_and_probabilities_say_the_same():
     torch.testing.assert_close(one.suspicion(), other.suspicion())
 
 
+class TestOtherLabels:
+    """Two labels that go together in all rows but the last, of which the network knows nothing."""
+
+    LABELS = np.array([[1, 1]] * 10 + [[0, 0]] * 10 + [[1, 0]])
+
+    def suspicion(self, labels):
+        return told(labels, [(range(21), np.full((21, 2), 0.5))]).suspicion().numpy()
+
+    def test_a_label_that_lacks_its_companion_is_suspected(self):
+        first, second = self.suspicion(self.LABELS).T
+        assert second[-1] > second[:-1].max() + 1.0
+        assert first[-1] > first[:-1].max() + 1.0
+
+    def test_without_companions_nothing_stands_out(self):
+        labels = self.LABELS.copy()
+        labels[:, 0] = 1  # a label of one class tells nothing
+        found = self.suspicion(labels)
+        np.testing.assert_allclose(found, 0.0, atol=1e-6)
+
+    def test_other_labels_excuse_nothing(self):
+        """A row that is predicted the wrong way round stays as suspicious as each pair alone."""
+        labels = np.array([[1, 0]] * 10 + [[0, 1]] * 10)
+        probs = np.where(labels == 1, 0.9, 0.1)
+        probs[0] = 0.1, 0.9
+        alone = [told(labels[:, [k]], [(range(20), probs[:, [k]])]).suspicion() for k in (0, 1)]
+        both = told(labels, [(range(20), probs)]).suspicion()
+        assert (both[0] >= torch.cat(alone, dim=1)[0] - 0.1).all()
+
+
 def test_wrong_labels_are_found():
-    """A network that knows the truth by half: what was changed stands first."""
+    """A network that knows the truth: what was changed is flagged."""
     rng = np.random.default_rng(0)
     truth = rng.random((300, 5)) < [0.5, 0.3, 0.2, 0.1, 0.05]
     changed = np.zeros_like(truth)
     changed[rng.integers(0, 300, 40), rng.integers(0, 5, 40)] = True
     insights = d2ace.Insights(truth ^ changed)
     for _ in range(6):
-        logits = np.where(truth, 1.5, -1.5) + rng.normal(size=truth.shape)
+        logits = np.where(truth, 2.5, -2.5) + rng.normal(size=truth.shape)
         insights.observe(np.arange(300), logits=logits)
     issues = insights.label_issues()
     flagged = np.zeros_like(truth)

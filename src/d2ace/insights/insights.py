@@ -32,7 +32,7 @@ from .records import Records
 
 FORMAT = 1
 _KEYS = {"format", "kind", "shape", "labels", "state", "device", "sums", "checksum"}
-_ABOVE = {"full": 0.6, "compact": 0.35}
+_ABOVE = 1.5
 """Which suspicion is flagged unless you say; chosen in benchmarks/insights.md."""
 
 
@@ -49,8 +49,8 @@ class Insights:
     label_names, row_names : sequence of str, optional
         They appear in every table.
     state : "full" or "compact"
-        8 bytes a pair, or 4: without the loss, suspicion is a little less sharp. Both keep the
-        labels beside it, at one byte a pair.
+        8 bytes a pair, or 4: without the loss, hardness is the mean of |p - y| instead, and
+        suspicion is the same. Both keep the labels beside it, at one byte a pair.
     on_invalid : "error" or "skip"
         Refuse a NaN or infinite prediction, or let the pair's mean so far stand in for it.
     """
@@ -162,12 +162,13 @@ class Insights:
     def suspicion(self) -> Tensor:
         """[n, q], float32: larger means more probably wrong; NaN for rows never observed.
 
-        The mean loss of the pair over its visits, minus half the mean over all pairs of the same
-        label and given value.
+        Log-odds of the value that is not given: those of the mean probability, or, where that is
+        more, of the mean probability moved by what the row's other given labels tell. Half the mean
+        over all pairs of the same label and given value is subtracted.
         """
         sums = self._observed()
         given = self._labels_on(sums.visits.device)
-        return scoring.suspicion(sums.mean_loss(given), given, sums.visits > 0)
+        return scoring.suspicion(sums.mean_probability(), given, sums.visits > 0)
 
     @isolated
     def label_issues(self, above: float | None = None) -> Records:
@@ -179,8 +180,8 @@ class Insights:
         Parameters
         ----------
         above : float, optional
-            Flag pairs whose suspicion is larger; 0.6 unless given (0.35 with
-            ``state="compact"``). A larger value flags fewer pairs, more of them rightly.
+            Flag pairs whose suspicion is larger; 1.5 unless given. A larger value flags fewer
+            pairs, more of them rightly.
         """
         score = self.suspicion()
         flagged = self._flagged(score, above)
@@ -360,7 +361,7 @@ class Insights:
         return sums
 
     def _flagged(self, score: Tensor, above: float | None) -> Tensor:
-        limit = _ABOVE[self.state] if above is None else above
+        limit = _ABOVE if above is None else above
         return score > inputs.real_number("above", limit, -math.inf)  # never of a NaN
 
     # Saving and resuming --------------------------------------------------------------------

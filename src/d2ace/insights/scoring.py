@@ -1,4 +1,4 @@
-"""From sums over visits to suspicion: how much harder a pair is than pairs like it."""
+"""From mean probabilities to suspicion: how much they, and the row's other labels, disagree."""
 
 from __future__ import annotations
 
@@ -28,13 +28,49 @@ def learnt(probability: Tensor, given: Tensor, rows: Tensor) -> Tensor:
     return torch.where(both, (positive - negative).clamp(0.0, 1.0), torch.nan)
 
 
-def suspicion(loss: Tensor, given: Tensor, rows: Tensor) -> Tensor:
-    """Mean loss of a pair minus half the mean of its label and given value; NaN where unseen.
+def from_other_labels(probability: Tensor, given: Tensor, rows: Tensor) -> Tensor:
+    """By how much the row's other given labels move a label's probability, [n, q].
 
-    Without the group's mean, rare positives stand first whatever is wrong; with all of it, labels
-    that cannot be learnt look flawless. ``benchmarks/insights.md`` has the measurements.
+    What is left of a label, y - p, is predicted linearly from the given values of all other
+    labels, by least squares over ``rows``. The covariance of the labels is shrunk towards its
+    diagonal by q / (n + q), so that few rows, and labels that go together, are safe.
     """
-    negative, positive = group_means(loss, given, rows)
+    counted = rows.to(torch.float32).unsqueeze(1)
+    n, q = rows.sum(), given.shape[1]
+    y = given.to(torch.float32)
+    left = (y - probability) * counted
+    y = (y - (y * counted).sum(dim=0) / n) * counted
+    left = (left - left.sum(dim=0) / n) * counted
+    covariance = (y.T @ y).to(torch.float64) / n
+    spread = covariance.diagonal()
+    spread = torch.where(spread > 0, spread, 1.0)  # a label of one class tells nothing
+    shrunk = covariance * (n / (n + q))
+    shrunk.diagonal().copy_(spread)
+    inverse = torch.linalg.inv(shrunk)
+    # Of all labels, then without the label itself: one inverse instead of q regressions.
+    weights = inverse @ ((y.T @ left).to(torch.float64) / n)
+    weights = weights - inverse * (weights.diagonal() / inverse.diagonal())
+    return y @ weights.to(torch.float32)
+
+
+def log_odds(probability: Tensor, given: Tensor) -> Tensor:
+    """Log-odds of the value that is not given; beyond 99 to 1 predictions tell little."""
+    odds = torch.logit(probability, eps=0.01)
+    return torch.where(given, -odds, odds)
+
+
+def suspicion(probability: Tensor, given: Tensor, rows: Tensor) -> Tensor:
+    """Log-odds against the given value, minus half the mean of its label and given value.
+
+    The log-odds are those of the mean probability, or of this probability moved by the row's other
+    labels where that is more suspicious. NaN where unseen. Without the group's mean, rare positives
+    stand first whatever is wrong; with all of it, labels that cannot be learnt look flawless.
+    Other labels may only raise suspicion: a label mistaken for another leaves two traces in a row
+    that would excuse each other. ``benchmarks/insights.md`` has the measurements.
+    """
+    moved = probability + from_other_labels(probability, given, rows)
+    odds = torch.maximum(log_odds(probability, given), log_odds(moved, given))
+    negative, positive = group_means(odds, given, rows)
     usual = torch.where(given, positive, negative)
-    score = (loss - 0.5 * usual).to(torch.float32)
+    score = (odds - 0.5 * usual).to(torch.float32)
     return score.masked_fill_(~rows.unsqueeze(1), torch.nan)

@@ -1,0 +1,16 @@
+"""The tables in benchmarks/insights.md are what the results beside it give."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+def test_the_tables_come_from_the_results():
+    spec = importlib.util.spec_from_file_location("tables", FOLDER / "insights_tables.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = (FOLDER / "insights.md").read_text(encoding="utf-8")
+    assert module.tables(FOLDER / "insights.csv") in page
