@@ -30,8 +30,8 @@ from d2ace._util.locks import Busy, locked
 
 from .checkpoint import BEST, CHECKPOINT, LOOP, SPENT
 from .config import RunConfig, fault_of_config, protocol_of
-from .problem import Problem
 from .kept_insights import INSIGHTS
+from .problem import Problem
 from .result import RunResult
 from .verified import (
     AGAIN,
