@@ -193,7 +193,7 @@ class TestKeptNeighbours:
 
     @pytest.fixture(autouse=True)
     def _keep_all(self, monkeypatch):
-        monkeypatch.setattr(neighbors, "_KEPT", 0.0)
+        monkeypatch.setattr(neighbors, "KEPT", 0.0)
 
     def searches(self, folder, **options):
         """How often rows are looked at while the neighbours are asked for, and these."""

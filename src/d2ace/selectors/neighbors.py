@@ -18,7 +18,7 @@ from d2ace._util import validation as inputs
 from d2ace._util.errors import UserError
 from d2ace._util.validation import as_array
 from d2ace.selectors._engine.approximate_search import approximate_search
-from d2ace.selectors._engine.exact_search import feature_rows, nearest_rows, within_range
+from d2ace.selectors._engine.exact_search import measured_rows, nearest_rows, within_range
 from d2ace.selectors._engine.neighbor_files import NeighborFiles
 from d2ace.selectors._engine.tree_search import tree_search
 
@@ -33,7 +33,8 @@ BLOCK = 1 << 24  # distances held at once: 64 MiB, whatever n is
 LONG = 60.0
 """Seconds of one core from which "auto" approximates, or warns where it cannot."""
 _TREE_ROWS, _TREE_WIDTH, _TREE_MOST = 4096, 10, 1_000_000
-_KEPT = 2.0  # seconds of one core from which it pays to keep what was found
+KEPT = 2.0
+"""Seconds of one core from which it pays to keep what was found."""
 _LOW = 0.9  # a recall that is worth a warning
 
 
@@ -110,7 +111,7 @@ def search(
     chosen = _chosen(features, method)
     around = _surroundings.get()
     files = None
-    if around.folder is not None and _seconds(features) > _KEPT:
+    if around.folder is not None and _seconds(features) > KEPT:
         exactness = "approximate" if chosen == "approximate" else "exact"
         files = NeighborFiles.of(around.folder, features, k, include_self, exactness)
         kept = files.read((n, k))
@@ -129,7 +130,7 @@ def search(
 
 
 def _found(features: Any, k: int, include_self: bool, method: str, progress: Progress) -> Neighbors:
-    source = feature_rows(features)
+    source = measured_rows(features)
     if method == "approximate":
         index, recall = approximate_search(
             features, source, k, include_self=include_self, progress=progress

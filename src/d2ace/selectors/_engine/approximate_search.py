@@ -12,7 +12,7 @@ from torch import Tensor
 
 from d2ace._util.callbacks import Progress
 
-from .exact_search import FeatureRows, measured, nearest_rows
+from .exact_search import MeasuredRows, measured, nearest_rows
 
 __all__ = ["approximate_search"]
 
@@ -27,7 +27,7 @@ _BLOCK = 1 << 14  # rows asked for at once
 
 def approximate_search(
     features: Tensor | sp.csr_array,
-    source: FeatureRows,
+    source: MeasuredRows,
     k: int,
     *,
     include_self: bool,

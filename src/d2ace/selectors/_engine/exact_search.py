@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-__all__ = ["FeatureRows", "feature_rows", "measured", "nearest_rows", "within_range"]
+__all__ = ["MeasuredRows", "measured", "measured_rows", "nearest_rows", "within_range"]
 
 BLOCK = 1 << 24  # distances held at once: 64 MiB in float32, whatever n is
 _GROUP = 32  # columns whose minimum stands for them in the first look
@@ -48,7 +48,7 @@ def within_range(features: Tensor | sp.csr_array) -> Tensor | sp.csr_array:
     return scaled
 
 
-def nearest_rows(source: FeatureRows, rows: Tensor, k: int, *, include_self: bool) -> Tensor:
+def nearest_rows(source: MeasuredRows, rows: Tensor, k: int, *, include_self: bool) -> Tensor:
     """The k nearest of all rows to each of ``rows``, nearest first, ties to the lower index."""
     least = source.least_distances(rows)
     if not include_self:
@@ -82,7 +82,7 @@ def nearest_rows(source: FeatureRows, rows: Tensor, k: int, *, include_self: boo
 
 
 def measured(
-    source: FeatureRows, rows: Tensor, columns: Tensor, k: int, *, include_self: bool
+    source: MeasuredRows, rows: Tensor, columns: Tensor, k: int, *, include_self: bool
 ) -> tuple[Tensor, Tensor]:
     """The k nearest among ``columns`` [b, c] by exact distance, and the distance of the k-th."""
     columns = columns.sort(dim=1).values
@@ -114,7 +114,7 @@ def _smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return columns.gather(1, best.indices), best.values.amax(dim=1)
 
 
-class FeatureRows:
+class MeasuredRows:
     """Rows between which distances are asked for.
 
     The first look is in float32, at rows divided by their largest size. It never says more than
@@ -153,7 +153,7 @@ class FeatureRows:
         return self.first_look(distances) < 32.0 * self._rounding * self.norms[rows]
 
     @cached_property
-    def finer(self) -> FeatureRows:
+    def finer(self) -> MeasuredRows:
         """The same rows, looked at in float64."""
         raise NotImplementedError
 
@@ -169,7 +169,7 @@ class FeatureRows:
         return cross.mul_(-2).add_(self.norms).add_(self.norms[rows, None])
 
 
-def feature_rows(features: Tensor | sp.csr_array) -> FeatureRows:
+def measured_rows(features: Tensor | sp.csr_array) -> MeasuredRows:
     """The quickest way to look at features that are :func:`within_range`."""
     if isinstance(features, Tensor):
         return DenseRows(features)
@@ -180,7 +180,7 @@ def feature_rows(features: Tensor | sp.csr_array) -> FeatureRows:
     return SparseRows(features)
 
 
-class DenseRows(FeatureRows):
+class DenseRows(MeasuredRows):
     def __init__(self, features: Tensor, precision: torch.dtype = torch.float32) -> None:
         self.values = features.to(torch.float64)
         self.width, self.device = self.values.shape[1], features.device
@@ -189,7 +189,7 @@ class DenseRows(FeatureRows):
         self.small = (centred * self.scale).to(precision)
 
     @cached_property
-    def finer(self) -> FeatureRows:
+    def finer(self) -> MeasuredRows:
         return DenseRows(self.values, torch.float64)
 
     def least_distances(self, rows: Tensor) -> Tensor:
@@ -204,7 +204,7 @@ class DenseRows(FeatureRows):
         return torch.cat(parts, dim=1)
 
 
-class SparseRows(FeatureRows):
+class SparseRows(MeasuredRows):
     def __init__(self, features: sp.csr_array, precision: torch.dtype = torch.float32) -> None:
         self.values = features
         self.width, self.device = features.shape[1], torch.device("cpu")
@@ -215,7 +215,7 @@ class SparseRows(FeatureRows):
         self.small = (features * self.scale).astype(kind)
 
     @cached_property
-    def finer(self) -> FeatureRows:
+    def finer(self) -> MeasuredRows:
         return SparseRows(self.values, torch.float64)
 
     @cached_property

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from d2ace._util.callbacks import Progress
 
-from .exact_search import FeatureRows, measured, nearest_rows
+from .exact_search import MeasuredRows, measured, nearest_rows
 
 __all__ = ["tree_search"]
 
@@ -18,7 +18,7 @@ _SLACK = 1e-12  # by which two ways of adding up squares may differ
 
 
 def tree_search(
-    features: Tensor, source: FeatureRows, k: int, *, include_self: bool, progress: Progress
+    features: Tensor, source: MeasuredRows, k: int, *, include_self: bool, progress: Progress
 ) -> Tensor:
     """As exact search: int64 [n, k], nearest first, ties to the lower index."""
     points = features.to(torch.float64).numpy()
