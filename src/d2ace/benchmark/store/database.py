@@ -217,7 +217,11 @@ class Store:
     # CSV ------------------------------------------------------------------------------------
 
     def export(self, csv_path: str | Path) -> None:
-        """Write ``csv_path``, a row per run; beside it ``curves.csv.gz`` and ``recordings.zip``."""
+        """Write ``csv_path``, a row per run.
+
+        Beside it go ``curves.csv.gz`` and, where runs have them, ``labels.csv.gz`` and
+        ``recordings.zip``.
+        """
         from .csvfile import write
 
         write(self, Path(csv_path))
