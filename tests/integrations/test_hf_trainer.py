@@ -81,6 +81,43 @@ def test_resuming_goes_on_with_the_same_batches(tmp_path, accumulate, saved, wor
     assert_same_weights(trainer, weights)
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("info_batch", {}),
+        ("d2ace", {"draw": "epoch", "rows_per_epoch": (0.3, 1.0)}),
+        ("d2ace", {"draw": "once", "rows_per_epoch": (1.0, 0.2)}),
+    ],
+    ids=["InfoBatch", "longer", "shorter"],
+)
+def test_epochs_of_different_lengths_are_whole(tmp_path, method, options, accumulate):
+    trainer = make_trainer(
+        tmp_path, make_selector(method, **options), gradient_accumulation_steps=accumulate
+    )
+    trainer.train()
+    lengths: list[int] = []
+    drawn, weights = by_hand(accumulate, method=method, lengths=lengths, **options)
+    steps = sum(-(-length // accumulate) for length in lengths)
+    assert len(set(lengths)) > 1
+    assert trainer.drawn == drawn
+    assert (trainer.state.global_step, trainer.state.epoch) == (steps, len(lengths))
+    for one, other in zip(trainer.model.parameters(), weights, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+def test_steps_of_shorter_epochs_are_counted(tmp_path):
+    """The learning rate falls to 0 with the last step, and a number of steps is reached."""
+    shorter = {"draw": "once", "rows_per_epoch": (1.0, 0.2)}
+    trainer = make_trainer(tmp_path, make_selector(**shorter), lr_scheduler_type="linear")
+    trainer.train()
+    assert trainer.lr_scheduler.get_last_lr()[0] == 0.0
+    assert trainer.state.global_step == trainer.state.max_steps
+    trainer = make_trainer(tmp_path, make_selector(**shorter), max_steps=30)
+    trainer.train()
+    assert trainer.state.global_step == 30
+
+
 def test_the_selector_knows_the_learning_rate_of_each_step(tmp_path):
     """DIHCL divides by their sum; the Trainer's own schedule lowers them step by step."""
     selector = make_selector("dihcl")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -94,6 +95,39 @@ def test_a_data_module_that_validates(tmp_path):
     trainer.fit(module, datamodule=Data())
     drawn, weights = by_hand()
     assert module.drawn == drawn
+    assert_same_weights(module, weights)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("info_batch", {}),
+        ("d2ace", {"draw": "epoch", "rows_per_epoch": (0.3, 1.0)}),
+        ("d2ace", {"draw": "once", "rows_per_epoch": (1.0, 0.2)}),
+    ],
+    ids=["InfoBatch", "longer", "shorter"],
+)
+def test_epochs_of_different_lengths_are_whole_and_validated(tmp_path, method, options):
+    class Validating(Module):
+        def on_validation_start(self):
+            validated.append((self.trainer.current_epoch, len(self.drawn)))
+
+        def validation_step(self, batch, batch_idx):
+            pass
+
+    validated: list[tuple[int, int]] = []
+    lengths: list[int] = []
+    selector = make_selector(method, **options)
+    module = Validating(selector)
+    trainer = make_trainer(
+        tmp_path, callbacks=[SelectionCallback(selector)], num_sanity_val_steps=0
+    )
+    validation = DataLoader(TensorDataset(*data()), batch_size=64)
+    trainer.fit(module, make_loader(selector), validation)
+    drawn, weights = by_hand(method, lengths=lengths, **options)
+    assert len(set(lengths)) > 1
+    assert module.drawn == drawn
+    assert validated == list(enumerate(itertools.accumulate(lengths)))
     assert_same_weights(module, weights)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import d2ace
+from d2ace._util.checksum import checksum
 
 N, Q, BATCH = 37, 4, 8
 Y = (np.random.default_rng(0).random((N, Q)) < 0.4).astype(int)
@@ -147,6 +148,20 @@ def test_jumps_copies_and_states_keep_the_length(options):
                 assert twin.peek() == clone.peek() == left
                 assert list(twin) == list(clone) == left
         assert len(batches) == announced
+
+
+@pytest.mark.parametrize("rows", [N + 1, 10**9, 0, -5])
+def test_a_state_of_an_epoch_that_cannot_be_is_refused(rows):
+    selector = make(rows_per_epoch=0.5)
+    batch = next(iter(selector))
+    selector.observe(batch, probs=np.full((len(batch), Q), 0.5))
+    state = selector.state_dict()
+    state["progress"] = {**state["progress"], "rows": rows}
+    state["checksum"] = checksum(state)
+    fresh = make(rows_per_epoch=0.5)
+    with pytest.raises(ValueError, match=rf"{rows} rows"):
+        fresh.load_state_dict(state)
+    assert fresh.epoch == 1
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

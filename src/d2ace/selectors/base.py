@@ -512,6 +512,8 @@ class Selector(Sampler[list[int]]):
         refuse_unfit(self, state)
         cursor = Cursor(self.batch_size)
         cursor.load_state_dict(state["progress"])
+        if cursor.rows > self.n:
+            raise ValueError(f"The state's epoch has {cursor.rows} rows, but there are {self.n}.")
         tensors = self._tensors.restored(state["device"], state["drawn"])
         rate = float(state["learning_rate"])
         warn_of_going_back(self._cursor, cursor)
