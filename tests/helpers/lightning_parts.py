@@ -75,7 +75,7 @@ def by_hand(
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     selector.learning_rate = 0.02  # DIHCL reads it
     drawn = []
-    for _ in range(EPOCHS):
+    for epoch in range(1, EPOCHS + 1):
         if lengths is not None:
             lengths.append(len(selector))
         for index, x, y in make_loader(selector):
@@ -87,6 +87,7 @@ def by_hand(
             loss.backward()
             optimizer.step()
             selector.observe(index, logits=logits.float())
+        selector.validated(0.4 + 0.1 * epoch)
     return drawn, [parameter.detach() for parameter in model.parameters()]
 
 

@@ -63,6 +63,7 @@ def train(leg: Leg, batches: Any, loader: Any, model: nn.Module, step: Any, save
             step(nn.functional.binary_cross_entropy_with_logits(logits, y, weight))
             batches.observe(index, logits=logits)
             maybe_stop(INSIDE)
+        batches.validated(0.4 + 0.1 * epoch)
         maybe_stop(AFTER)
 
 

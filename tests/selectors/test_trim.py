@@ -546,3 +546,5 @@ class TestLoss:
         batch = next(iter(selector))
         with pytest.raises(ValueError, match=r"^targets must be .* the shape .* got \[16\]"):
             selector.loss(torch.randn(BATCH, Q), LABELS[batch][:, 0], batch)
+        with pytest.raises(ValueError, match=r"^logits must have shape \[2, 4\] .* row per index"):
+            selector.loss(torch.randn(BATCH, Q), LABELS[batch], batch[:2])

@@ -160,6 +160,7 @@ def set_epoch_moves_and_repeats(cls: type[Selector], **options: Any) -> None:
     selector = make(cls, options)
     first = list(selector)
     list(selector)
+    selector.validated(validation_loss(1))
     selector.set_epoch(1)
     assert selector.epoch == 1
     assert list(selector) == first, "epoch 1 drawn again differs"

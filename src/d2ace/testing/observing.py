@@ -152,6 +152,7 @@ def invalid_pairs_can_be_skipped(cls: type[Selector], **options: Any) -> None:
         logits[1::5, 0] = float("inf")
         for batch in selector:
             selector.observe(batch, logits=logits[batch])
+        selector.validated(validation_loss(epoch))
     before = selector.state_dict()
     message = refusal(lambda: selector.observe([0, 1], probs=torch.full((2, Q), 3.5)))
     assert "probs" in message and "3.5" in message, message
