@@ -349,9 +349,10 @@ def cells(datasets: list[str], seeds: list[int]) -> Iterator[Cell]:
     for dataset in datasets:
         for kind in KINDS:
             yield Cell(dataset, "mlp", "d2ace", kind, 10, seeds[0])
-            if dataset in ("emotions", "yeast"):
-                yield Cell(dataset, "clif", "random", kind, 10, seeds[0])
-                yield Cell(dataset, "clif", "d2ace", kind, 10, seeds[0])
+    for dataset in ("emotions", "birds"):
+        for kind in KINDS if dataset in datasets else ():
+            yield Cell(dataset, "clif", "random", kind, 10, seeds[0])
+            yield Cell(dataset, "clif", "d2ace", kind, 10, seeds[0])
     others = [rate for rate in RATES if rate != 10]
     for names, rates, some in (
         (small, others, seeds[:1]),

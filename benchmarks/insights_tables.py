@@ -60,10 +60,10 @@ def by_dataset(lines: list[Line], column: str) -> str:
         here = chosen(lines, dataset=name)
         values = [mean(chosen(here, score=score), column) for score in SCORES]
         ratios.append((values[0] or 0.0) / (values[1] or 1.0))
-        seeds = len({line["seed"] for line in here})
-        rows.append([name, str(seeds), *map(shown, values), f"{ratios[-1]:.2f}"])
+        runs = len(chosen(here, score="insights"))
+        rows.append([name, str(runs), *map(shown, values), f"{ratios[-1]:.2f}"])
     rows.append(["mean ratio", "", *[""] * len(SCORES), f"{fmean(ratios):.2f}"])
-    return markdown(["dataset", "seeds", *SCORES, "insights / cleanlab"], rows)
+    return markdown(["dataset", "runs", *SCORES, "insights / cleanlab"], rows)
 
 
 def flagged(lines: list[Line]) -> str:
@@ -128,6 +128,22 @@ def draws(lines: list[Line]) -> str:
             ours = [chosen(here, score="insights", draw=draw) for draw in ("random", "d2ace")]
             found = [*ours, chosen(here, score="cleanlab", draw="random")]
             rows.append([name, model, *(shown(mean(part, "average_precision")) for part in found)])
+    return markdown(head, rows)
+
+
+def summary(path: Path) -> str:
+    """The table of docs/insights.md."""
+    lines = chosen(read(path), model="mlp", draw="random")
+    head = ["dataset", "found: insights", "cleanlab", "flagged: precision", "recall", "F1"]
+    head += ["F1 of cleanlab", "cost"]
+    rows = []
+    for name in datasets(lines):
+        ours, theirs = (chosen(lines, dataset=name, score=s) for s in ("insights", "cleanlab"))
+        values = [mean(part, "average_precision") for part in (ours, theirs)]
+        values += [mean(ours, column) for column in ("precision", "recall", "f1")]
+        values += [mean(theirs, "f1")]
+        cost = (mean(ours, "seconds") or 0.0) / (mean(theirs, "seconds") or 1.0)
+        rows.append([name, *map(shown, values), shown(cost, 2)])
     return markdown(head, rows)
 
 

@@ -1,4 +1,4 @@
-"""The tables in benchmarks/insights.md are what the results beside it give."""
+"""The tables of benchmarks/insights.md and docs/insights.md are what the results give."""
 
 from __future__ import annotations
 
@@ -12,5 +12,7 @@ def test_the_tables_come_from_the_results():
     spec = importlib.util.spec_from_file_location("tables", FOLDER / "insights_tables.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    page = (FOLDER / "insights.md").read_text(encoding="utf-8")
-    assert module.tables(FOLDER / "insights.csv") in page
+    results = FOLDER / "insights.csv"
+    assert module.tables(results) in (FOLDER / "insights.md").read_text(encoding="utf-8")
+    page = FOLDER.parent / "docs" / "insights.md"
+    assert module.summary(results) in page.read_text(encoding="utf-8")
