@@ -100,6 +100,28 @@ def test_workers_change_nothing(folder: Path) -> None:
     assert one.test == two.test
 
 
+def test_insights_name_images_and_correct_their_labels(folder: Path, tmp_path: Path) -> None:
+    options = BACKBONE | {"freeze": "backbone", "h": 16}
+    settings = {"model_options": options, "cache_features": True, "epochs": 2, "insights": True}
+    image_run(folder, out=tmp_path / "run", **settings)
+    insights, images = d2ace.load_run(tmp_path / "run").insights, load_images("csv", folder)
+    assert insights is not None
+    assert insights.row_names == list(images.files)
+    assert set(images.rows("test").tolist()) < set(insights.unobserved.tolist())
+    rows = list(insights.label_issues(above=-9))[:3]
+    (tmp_path / "issues.csv").write_text(
+        "row_name,label_name,given,suggested\n"
+        + "".join(
+            f"{r['row_name']},{r['label_name']},{r['given']},{r['suggested']}\n" for r in rows
+        )
+    )
+    image_run(folder, out=tmp_path / "again", labels_from=tmp_path / "issues.csv", **settings)
+    again = d2ace.load_run(tmp_path / "again").insights
+    assert again is not None
+    now = {(r["row"], r["label"]): r["given"] for r in again.label_issues(above=-9)}
+    assert [now[r["row"], r["label"]] for r in rows] == [r["suggested"] for r in rows]
+
+
 def test_stored_features_are_made_once_and_give_the_model_back(
     folder: Path, tmp_path: Path
 ) -> None:
