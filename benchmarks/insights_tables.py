@@ -117,7 +117,7 @@ def split(lines: list[Line], column: str, values: Iterable[str]) -> str:
 
 def draws(lines: list[Line]) -> str:
     """Networks and draws, on the errors that all of them have seen (10 %, seed 0)."""
-    head = ["dataset", "network", "insights, Random", "insights, D2ACE", "cleanlab"]
+    head = ["dataset", "network", "kinds", "insights, Random", "insights, D2ACE", "cleanlab"]
     lines = chosen(lines, rate="10", seed="0")
     rows = []
     for name in datasets(lines):
@@ -127,7 +127,8 @@ def draws(lines: list[Line]) -> str:
                 continue
             ours = [chosen(here, score="insights", draw=draw) for draw in ("random", "d2ace")]
             found = [*ours, chosen(here, score="cleanlab", draw="random")]
-            rows.append([name, model, *(shown(mean(part, "average_precision")) for part in found)])
+            values = [shown(mean(part, "average_precision")) for part in found]
+            rows.append([name, model, str(len(found[0])), *values])
     return markdown(head, rows)
 
 
