@@ -242,10 +242,8 @@ class TestAccelerator:
             (6, 3),
             torch.device("cpu"),
             torch.float64,
-            advance=selector.update,
-            stand_in=selector.memory.last_known,
+            sinks=(staging.Sink(selector.update, selector.memory.last_known),),
             gather=True,
-            learns=True,
             skip_invalid=skip_invalid,
         )
         stage.on_host = False
