@@ -1,0 +1,203 @@
+"""Run the study, cell by cell; each finished cell is appended to a file, so it can be cut anytime.
+
+python reproduction/trim/study.py tune         # learning rates and epochs, with Random alone
+python reproduction/trim/study.py development  # candidates, on ten datasets
+python reproduction/trim/study.py final        # the chosen form, on seven others, once
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import forms
+import numpy as np
+import torch
+from cells import Cell, Noise, make_cell
+from networks import shuffles, train
+
+HERE = Path(__file__).resolve().parent
+DEVELOPMENT = {
+    "emotions": 60, "birds": 60, "scene": 60, "yeast": 60, "cal500": 60, "enron": 40,
+    "corel5k": 40, "rcv1subset1": 30, "yahoo-arts1": 30, "bibtex": 30,
+}  # fmt: skip
+"""Dataset -> most epochs when the learning rate is chosen."""
+LARGE = ("corel5k", "rcv1subset1", "yahoo-arts1", "bibtex")
+FINAL = {
+    "flags": 60, "genbase": 60, "mediamill_reduced": 60, "yahoo-business1": 30,
+    "rcv1subset2": 30, "tmc2007": 30, "delicious": 30,
+}  # fmt: skip
+PLACEBOS = (10, 11, 12)
+"""Orders of rows that Random alone is trained with."""
+RATES = (3e-4, 1e-3, 3e-3)
+REGIMES = {
+    "20 % moved": Noise(moved=0.2),
+    "as they come": Noise(),
+    "under-trained": Noise(),
+    "40 % moved": Noise(moved=0.4),
+    "30 % missing": Noise(missing=0.3),
+    "20 % spurious": Noise(spurious=0.2),
+    "10 % moved": Noise(moved=0.1),
+    "20 % moved, clean validation": Noise(moved=0.2, in_validation=False),
+    "under-trained, 20 % moved": Noise(moved=0.2),
+}
+SCORES = ("macro_auc", "map", "macro_f1_tuned", "ranking_loss")
+COLUMNS = (
+    *("dataset", "regime", "fold", "seed", "order", "rule"),
+    *("rate", "epochs", "start", "best_epoch", *SCORES),
+)
+KEYS = COLUMNS[:5]
+
+
+@dataclass(frozen=True)
+class Setting:
+    rate: float
+    epochs: int
+
+    def under_trained(self) -> Setting:
+        """A tenth of the learning rate and half of the epochs."""
+        return Setting(self.rate / 10, max(6, self.epochs // 2))
+
+
+class Table:
+    """A CSV that rows are appended to."""
+
+    def __init__(self, path: Path, columns: tuple[str, ...], keys: tuple[str, ...]) -> None:
+        self.path, self.columns, self.keys = path, columns, keys
+        if not path.exists():
+            path.write_text(",".join(columns) + "\n")
+
+    def rows(self) -> list[dict[str, str]]:
+        with self.path.open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    def done(self) -> set[tuple[str, ...]]:
+        return {tuple(row[key] for key in self.keys) for row in self.rows()}
+
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        with self.path.open("a", newline="") as file:
+            csv.DictWriter(file, self.columns, lineterminator="\n").writerows(rows)
+
+
+def tune(datasets: dict[str, int]) -> None:
+    """Rate by the best validation Macro-AUC of Random, mean of two noise levels; epochs by its peak."""
+    table = Table(HERE / "settings.csv", ("dataset", "rate", "epochs", "seconds"), ("dataset",))
+    for dataset, most in datasets.items():
+        if (dataset,) in table.done():
+            continue
+        started = time.perf_counter()
+        found = []
+        cells = [make_cell(dataset, 0, 0, REGIMES[name]) for name in ("as they come", "20 % moved")]
+        for rate in RATES:
+            bests = [_random(cell, rate, most).best for cell in cells]
+            found.append((float(np.mean([best[0] for best in bests])), rate, [b[1] for b in bests]))
+        _, rate, peaks = max(found)
+        epochs = int(np.clip(round(2 * np.mean(peaks)), 12, 2 * most))
+        seconds = (time.perf_counter() - started) / (len(RATES) * len(cells) * most)
+        table.add(
+            [{"dataset": dataset, "rate": rate, "epochs": epochs, "seconds": f"{seconds:.4f}"}]
+        )
+        print(dataset, found, epochs, f"{seconds:.4f}", flush=True)
+
+
+def _random(cell: Cell, rate: float, epochs: int) -> Any:
+    n = len(cell.train.Y)
+    batches = lambda epoch: shuffles(n, 0, epoch)  # noqa: E731
+    return train(cell, [], seed=0, rate=rate, epochs=epochs, batches=batches)["random"][0]
+
+
+def settings() -> dict[str, Setting]:
+    table = Table(HERE / "settings.csv", ("dataset", "rate", "epochs", "seconds"), ("dataset",))
+    return {row["dataset"]: Setting(float(row["rate"]), int(row["epochs"])) for row in table.rows()}
+
+
+MAIN = ("20 % moved", "as they come", "under-trained")
+
+
+def development_plan() -> Iterator[tuple[str, str, int, int, int]]:
+    """Dataset, regime, fold, seed, order of rows; what matters most first.
+
+    The order is the fold's number. Further orders of fold 0 are Random alone: placebos.
+    """
+    small = [dataset for dataset in DEVELOPMENT if dataset not in LARGE]
+    more = [regime for regime in REGIMES if regime not in MAIN]
+    steps = [
+        *((MAIN, DEVELOPMENT, fold, fold) for fold in (0, 1)),
+        (more[:2], DEVELOPMENT, 0, 0),
+        (MAIN, small, 2, 2),
+        (more[2:], small, 0, 0),
+        *((MAIN[:2], small, 0, order) for order in PLACEBOS),
+        (MAIN, LARGE, 2, 2),
+        (more[:2], DEVELOPMENT, 1, 1),
+        (MAIN, small, 3, 3),
+    ]
+    for regimes, datasets, fold, order in steps:
+        for regime in regimes:
+            for dataset in datasets:
+                yield dataset, regime, fold, 0, order
+
+
+def development() -> None:
+    table = Table(HERE / "development.csv", COLUMNS, KEYS)
+    known, done = settings(), table.done()
+    for one in development_plan():
+        if tuple(map(str, one)) in done:
+            continue
+        dataset, regime, fold, seed, order = one
+        setting = known[dataset]
+        if regime.startswith("under-trained"):
+            setting = setting.under_trained()
+        cell = make_cell(dataset, fold, seed, REGIMES[regime])
+        n = len(cell.train.Y)
+        started = time.perf_counter()
+        found = train(
+            cell,
+            [] if order in PLACEBOS else [*forms.candidates(), *forms.controls()],
+            seed=1000 * fold + seed,
+            rate=setting.rate,
+            epochs=setting.epochs,
+            batches=lambda epoch, n=n, order=order: shuffles(n, order, epoch),
+        )
+        table.add(
+            [
+                {
+                    **dict(zip(KEYS, one, strict=True)),
+                    **{
+                        "rule": name,
+                        "rate": setting.rate,
+                        "epochs": setting.epochs,
+                        "start": start,
+                    },
+                    **{key: _short(value) for key, value in network.tested(cell).items()},
+                }
+                for name, (network, start) in found.items()
+            ]
+        )
+        starts = {name: start for name, (_, start) in found.items()}
+        print(*one, f"{time.perf_counter() - started:.1f} s", starts, flush=True)
+
+
+def _short(value: float) -> str:
+    return f"{value:.6g}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("step", choices=("tune", "tune-final", "development", "final"))
+    step = parser.parse_args().step
+    torch.set_num_threads(1)
+    if step == "tune":
+        tune(DEVELOPMENT)
+    elif step == "tune-final":
+        tune(FINAL)
+    elif step == "development":
+        development()
+
+
+if __name__ == "__main__":
+    main()
