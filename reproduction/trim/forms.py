@@ -43,6 +43,11 @@ def smoothed(history: History) -> bool:
     return _risen(values, 0.0)
 
 
+def patient(history: History) -> bool:
+    """The mean validation loss has had no new minimum for three epochs."""
+    return len(history) > 3 and len(history) - 1 - int(_losses(history).mean(1).argmin()) >= 3
+
+
 def half(history: History) -> bool:
     """At least half of the labels have a validation loss above their own minimum."""
     if not history:
@@ -172,6 +177,7 @@ def candidates() -> list[Form]:
         Form("rise 1 %", rise(0.01)),
         Form("any rise", rise(0.0)),
         Form("smoothed rise", smoothed),
+        Form("patient", patient),
         Form("half of labels", half),
         Form("labels alike", fair),
         Form("gap", gap),

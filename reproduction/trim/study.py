@@ -167,12 +167,10 @@ def development() -> None:
             [
                 {
                     **dict(zip(KEYS, one, strict=True)),
-                    **{
-                        "rule": name,
-                        "rate": setting.rate,
-                        "epochs": setting.epochs,
-                        "start": start,
-                    },
+                    "rule": name,
+                    "rate": setting.rate,
+                    "epochs": setting.epochs,
+                    "start": start,
                     **{key: _short(value) for key, value in network.tested(cell).items()},
                 }
                 for name, (network, start) in found.items()
