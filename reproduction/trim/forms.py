@@ -57,7 +57,7 @@ def half(history: History) -> bool:
 
 
 def fair(history: History) -> bool:
-    """Labels count alike: the mean over labels of loss relative to the first is above its minimum by 1 %.
+    """The mean over labels of loss, relative to that of the first epoch, has risen by 1 %.
 
     So frequent labels do not decide alone.
     """

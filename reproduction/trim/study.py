@@ -85,7 +85,7 @@ class Table:
 
 
 def tune(datasets: dict[str, int]) -> None:
-    """Rate by the best validation Macro-AUC of Random, mean of two noise levels; epochs by its peak."""
+    """Rate by the best validation Macro-AUC of Random, with and without noise; epochs by its peak."""
     table = Table(HERE / "settings.csv", ("dataset", "rate", "epochs", "seconds"), ("dataset",))
     for dataset, most in datasets.items():
         if (dataset,) in table.done():
@@ -144,12 +144,12 @@ def development_plan() -> Iterator[tuple[str, str, int, int, int]]:
 
 def development() -> None:
     table = Table(HERE / "development.csv", COLUMNS, KEYS)
-    known, done = settings(), table.done()
+    done = table.done()
     for one in development_plan():
         if tuple(map(str, one)) in done:
             continue
         dataset, regime, fold, seed, order = one
-        setting = known[dataset]
+        setting = settings()[dataset]
         if regime.startswith("under-trained"):
             setting = setting.under_trained()
         cell = make_cell(dataset, fold, seed, REGIMES[regime])
