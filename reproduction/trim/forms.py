@@ -158,6 +158,9 @@ class Form:
             self.key = (self.pairs.__name__, self.weight, epoch)
         return self.key
 
+    def draw(self, rows: list[int]) -> None:
+        """Batches are the same for all."""
+
     def weights(self, rows: Tensor, network: Network) -> Tensor:
         epoch = len(network.history)
         if network.notes.get("epoch") != epoch:

@@ -26,7 +26,7 @@ from d2ace.evaluation import (
     tune_thresholds,
 )
 
-HIDDEN, DROPOUT, BATCH = 256, 0.5, 128
+HIDDEN, DROPOUT = 256, 0.5
 
 
 @dataclass
@@ -47,6 +47,9 @@ class Rule(Protocol):
 
     def start(self, epoch: int, network: Network) -> Hashable | None:
         """What names its network in this epoch; None as long as it weighs nothing."""
+
+    def draw(self, rows: list[int]) -> None:
+        """Be told the batch that is trained next."""
 
     def weights(self, rows: Tensor, network: Network) -> Tensor:
         """Loss weights [b, q], asked once :meth:`start` gave a name."""
@@ -156,10 +159,16 @@ class Network:
         }
 
 
+def batch_size(n: int) -> int:
+    """Of n training rows: small sets need more steps an epoch."""
+    return 32 if n < 3000 else 128
+
+
 def shuffles(n: int, seed: int, epoch: int) -> list[list[int]]:
     """Batches of a plain shuffle."""
     order = np.random.default_rng([seed, epoch]).permutation(n).tolist()
-    return [order[start : start + BATCH] for start in range(0, n, BATCH)]
+    size = batch_size(n)
+    return [order[start : start + size] for start in range(0, n, size)]
 
 
 def train(
@@ -185,6 +194,8 @@ def train(
         masks = torch.Generator().manual_seed(1_000_003 * (seed + 1) + epoch)
         for rows_list in batches(epoch):
             rows = torch.tensor(rows_list)
+            for rule in rules:
+                rule.draw(rows_list)
             batch = cell.train.X.take(rows_list)
             kept = torch.rand(len(rows_list), HIDDEN, generator=masks) >= DROPOUT
             mask = kept.float() / (1 - DROPOUT)

@@ -1,0 +1,48 @@
+"""The library's own selectors as rules: what is measured is what ships."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+from networks import Epoch, Network
+from torch import Tensor
+
+from d2ace import Random
+from d2ace.selectors import Selector
+
+
+@dataclass
+class Shipped:
+    """A selector that draws the same batches as Random does."""
+
+    name: str
+    selector: Selector
+    batches: Iterator[list[int]] = field(init=False)
+
+    def start(self, epoch: int, network: Network) -> Hashable | None:
+        self.batches = iter(self.selector)
+        return self.name if self.selector.weighs_loss(epoch) else None
+
+    def draw(self, rows: list[int]) -> None:
+        if next(self.batches) != rows:
+            raise RuntimeError(f"{self.name} drew another batch than Random.")
+
+    def weights(self, rows: Tensor, network: Network) -> Tensor:
+        found = self.selector.loss_weight(rows)
+        assert found is not None
+        return found.to(torch.float32)
+
+    def observe(self, rows: Tensor, logits: Tensor) -> None:
+        self.selector.observe(rows, logits=logits)
+
+    def validated(self, epoch: Epoch) -> None:
+        if next(self.batches, None) is not None:
+            raise RuntimeError(f"{self.name} has more batches than Random.")
+        self.selector.validated(float(epoch.validation.mean()))  # type: ignore[attr-defined]
+
+
+def batches_of(random: Random) -> Iterator[list[int]]:
+    """The next epoch's."""
+    yield from random

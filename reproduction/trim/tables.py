@@ -1,0 +1,186 @@
+"""Tables of the study, from its files and nothing else.
+
+python reproduction/trim/tables.py   # writes them between the marks of README.md
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import wilcoxon
+
+from d2ace.evaluation import student_interval
+
+HERE = Path(__file__).resolve().parent
+SCORES = {
+    "macro_auc": "Macro-AUC",
+    "map": "mAP",
+    "macro_f1_tuned": "Macro-F1, tuned",
+    "ranking_loss": "ranking loss",
+}
+MARKED = re.compile(r"(<!-- (\w+): made by tables.py -->\n).*?(<!-- end -->)", re.S)
+
+Row = dict[str, str]
+Gains = dict[str, float]
+"""Dataset -> difference to Random, mean over its cells."""
+
+
+def read(name: str) -> list[Row]:
+    """The rows of a file, compressed or not; of cells that were run twice, the first."""
+    packed = HERE / f"{name}.csv.gz"
+    text = (
+        gzip.decompress(packed.read_bytes()).decode()
+        if packed.exists()
+        else (HERE / f"{name}.csv").read_text(encoding="utf-8")
+    )
+    rows: dict[tuple[str, ...], Row] = {}
+    for row in csv.DictReader(io.StringIO(text)):
+        rows.setdefault((*_cell(row), row["rule"]), row)
+    return list(rows.values())
+
+
+def _cell(row: Row) -> tuple[str, ...]:
+    return tuple(row[key] for key in ("dataset", "regime", "fold", "seed", "order"))
+
+
+def gains(rows: Sequence[Row], regime: str, rule: str, score: str) -> Gains:
+    """Differences to Random in the same cell; folds and seeds of a dataset are averaged."""
+    random = {_cell(row): float(row[score]) for row in rows if row["rule"] == "random"}
+    found = defaultdict(list)
+    for row in rows:
+        if row["regime"] == regime and row["rule"] == rule:
+            found[row["dataset"]].append(float(row[score]) - random[_cell(row)])
+    return {dataset: float(np.mean(values)) for dataset, values in found.items()}
+
+
+def placebo_gains(rows: Sequence[Row], regime: str, order: str, score: str) -> Gains:
+    """Random with another order of rows, minus Random of the same fold and seed."""
+    random = {_cell(row): float(row[score]) for row in rows if row["rule"] == "random"}
+    found = {}
+    for (dataset, of, fold, seed, other), value in random.items():
+        usual = random.get((dataset, of, fold, seed, fold))
+        if of == regime and other == order and usual is not None:
+            found[dataset] = value - usual
+    return found
+
+
+def signed(value: float) -> str:
+    return f"{value:+.4f}".replace("-", "−")
+
+
+def mean_and_error(found: Gains, *, lower: bool = False) -> str:
+    """Mean ± standard error over datasets, and on how many it is better."""
+    values = np.array(list(found.values()))
+    if not values.size:
+        return "–"
+    better = int((values < 0).sum() if lower else (values > 0).sum())
+    error = f" ± {values.std(ddof=1) / math.sqrt(values.size):.4f}" if values.size > 1 else ""
+    return f"{signed(float(values.mean()))}{error} ({better}/{values.size})"
+
+
+def interval(found: Gains) -> str:
+    """Mean over datasets with its 95 % interval."""
+    values = np.array(list(found.values()))
+    variance = float(values.var(ddof=1)) / values.size
+    got = student_interval(float(values.mean()), variance, values.size - 1)
+    return f"{signed(got.mean)} [{signed(got.low)}, {signed(got.high)}]"
+
+
+def signed_rank(found: Gains) -> float:
+    """p of the two-sided signed-rank test over datasets, exact."""
+    values = np.array(list(found.values()))
+    values = values[values != 0]
+    return float(wilcoxon(values, method="exact").pvalue) if values.size else 1.0
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *rows))
+
+
+def _ordered(rows: Sequence[Row], key: str) -> list[str]:
+    return list(dict.fromkeys(row[key] for row in rows))
+
+
+def development_table() -> str:
+    """A block for each regime: rules against Random."""
+    rows = read("development")
+    blocks = []
+    for regime in _ordered(rows, "regime"):
+        lines = []
+        for rule in _ordered(rows, "rule"):
+            if rule == "random":
+                continue
+            found = {score: gains(rows, regime, rule, score) for score in SCORES}
+            if found["macro_auc"]:
+                starts = [
+                    int(row["start"]) / int(row["epochs"])
+                    for row in rows
+                    if (row["regime"], row["rule"]) == (regime, rule) and int(row["start"])
+                ]
+                cells = sum((row["regime"], row["rule"]) == (regime, rule) for row in rows)
+                begun = f"{np.mean(starts):.2f}" if starts else "–"
+                lines.append(
+                    [
+                        rule,
+                        f"{len(starts)} of {cells}",
+                        begun,
+                        *(
+                            mean_and_error(found[score], lower=score == "ranking_loss")
+                            for score in SCORES
+                        ),
+                    ]
+                )
+        for order in sorted({row["order"] for row in rows if int(row["order"]) >= 10}):
+            found = {score: placebo_gains(rows, regime, order, score) for score in SCORES}
+            if found["macro_auc"]:
+                marks = [
+                    mean_and_error(found[score], lower=score == "ranking_loss") for score in SCORES
+                ]
+                lines.append([f"placebo {int(order) - 9}: Random, other order", "–", "–", *marks])
+        head = [regime, "runs that started", "at (share of epochs)", *SCORES.values()]
+        blocks.append(markdown(head, lines))
+    return "\n".join(blocks)
+
+
+def starts_table() -> str:
+    """When triggers start on each development dataset, 20 % moved: mean epoch, and Random's best."""
+    rows = [row for row in read("development") if row["regime"] == "20 % moved"]
+    rules = [rule for rule in _ordered(rows, "rule") if rule != "random"]
+    lines = []
+    for dataset in _ordered(rows, "dataset"):
+        mine = [row for row in rows if row["dataset"] == dataset and int(row["order"]) < 10]
+        random = [row for row in mine if row["rule"] == "random"]
+        cells = [dataset, random[0]["epochs"], _mean(float(row["best_epoch"]) for row in random)]
+        for rule in rules:
+            starts = [int(row["start"]) for row in mine if row["rule"] == rule]
+            cells.append(
+                _mean(float(start) for start in starts if start) if any(starts) else "never"
+            )
+        lines.append(cells)
+    return markdown(["dataset", "epochs", "Random's best", *rules], lines)
+
+
+def _mean(values: object) -> str:
+    return f"{np.mean(list(values)):.0f}"  # type: ignore[call-overload]
+
+
+MADE: dict[str, Callable[[], str]] = {"development": development_table, "starts": starts_table}
+
+
+def page(text: str) -> str:
+    """The page with its tables made anew."""
+    return MARKED.sub(lambda found: f"{found[1]}{MADE[found[2]]()}{found[3]}", text)
+
+
+if __name__ == "__main__":
+    readme = HERE / "README.md"
+    readme.write_text(page(readme.read_text(encoding="utf-8")), encoding="utf-8")
