@@ -47,7 +47,7 @@ class Features:
     """Rows of a table, dense or sparse."""
 
     def __init__(self, X: Any) -> None:
-        sparse = sp.issparse(X) and X.nnz < _SPARSE_BELOW * X.shape[0] * X.shape[1]
+        sparse = _filled(X) < _SPARSE_BELOW
         self.csr = sp.csr_matrix(X, dtype=np.float32) if sparse else None
         whole = X.toarray() if sp.issparse(X) else X
         self.dense = None if sparse else torch.from_numpy(np.ascontiguousarray(whole, np.float32))
@@ -58,6 +58,19 @@ class Features:
             return Batch(self.dense[rows], None)
         picked = self.csr[rows]  # type: ignore[index]
         return Batch(picked, picked.T.tocsr())
+
+
+def _filled(X: Any) -> float:
+    """The share of cells that are not zero."""
+    return (X.nnz if sp.issparse(X) else np.count_nonzero(X)) / (X.shape[0] * X.shape[1])  # type: ignore[no-any-return]
+
+
+def _standardised(X: Any, train: Any) -> Any:
+    """Measurements with mean 0 and variance 1 over the training rows; words and counts as given."""
+    if _filled(X) < 0.5:
+        return X
+    whole = np.asarray(X.toarray() if sp.issparse(X) else X, np.float64)
+    return (whole - whole[train].mean(0)) / np.maximum(whole[train].std(0), 1e-6)
 
 
 @dataclass(frozen=True)
@@ -121,7 +134,7 @@ def make_cell(dataset: str, fold: int, seed: int, noise: Noise) -> Cell:
     kept = prepared.data
     fold_rows, test = _folds(dataset)[fold]
     train, validation = d2.validation_split(kept.Y, fold_rows, share=VALIDATION, seed=seed)
-    X = prepared.scaled(train).X
+    X = _standardised(prepared.scaled(train).X, train)
     Y = np.asarray(kept.Y.toarray() if sp.issparse(kept.Y) else kept.Y, np.float32)
     random = np.random.default_rng([zlib.crc32(dataset.encode()), fold, seed])
     noisy = noise.applied(Y[train], random)

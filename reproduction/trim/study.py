@@ -23,7 +23,7 @@ from networks import shuffles, train
 
 HERE = Path(__file__).resolve().parent
 DEVELOPMENT = {
-    "emotions": 80, "birds": 80, "scene": 40, "yeast": 60, "cal500": 80, "enron": 30,
+    "emotions": 40, "birds": 40, "scene": 30, "yeast": 30, "cal500": 40, "enron": 30,
     "corel5k": 40, "rcv1subset1": 30, "yahoo-arts1": 30, "bibtex": 30,
 }  # fmt: skip
 """Dataset -> most epochs when the learning rate is chosen."""
