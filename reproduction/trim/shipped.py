@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
-from networks import Epoch, Network
+from cells import Cell
+from networks import Epoch, Network, Rule, batch_size
 from torch import Tensor
 
-from d2ace import Random
+from d2ace import Random, Trim
 from d2ace.selectors import Selector
 
 
@@ -43,6 +44,14 @@ class Shipped:
         self.selector.validated(float(epoch.validation.mean()))  # type: ignore[attr-defined]
 
 
-def batches_of(random: Random) -> Iterator[list[int]]:
-    """The next epoch's."""
-    yield from random
+def rules(
+    cell: Cell, seed: int, epochs: int
+) -> tuple[list[Rule], Callable[[int], Iterable[list[int]]]]:
+    """Trim as it comes, its controls, and the batches of Random that all are trained with."""
+    options = {"batch_size": batch_size(len(cell.train.Y)), "epochs": epochs, "seed": seed}
+    random = Random(cell.train.Y, **options)
+    found: list[Rule] = [
+        Shipped("Trim", Trim(cell.train.Y, **options)),
+        Shipped("fixed start", Trim(cell.train.Y, start=4, **options)),
+    ]
+    return found, lambda epoch: random
