@@ -44,6 +44,21 @@ def real_number(
     return number
 
 
+def scalar_loss(value: Any) -> float:
+    """A loss given as a number or a tensor of one element, as a float that is not negative."""
+    if isinstance(value, Tensor) and value.numel() == 1:
+        value = value.item()
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"loss must be a number, got {value!r} ({type(value).__name__}).")
+    if value < 0:
+        raise ValueError(
+            f"loss must be at least 0, as the mean binary cross-entropy is, got {value}."
+        )
+    return float(value)
+
+
 def truth(name: str, value: Any) -> bool:
     """``value`` as a bool; a word from a file or a command line would always be true."""
     if isinstance(value, (bool, int, np.bool_, np.integer)) and value in (0, 1):

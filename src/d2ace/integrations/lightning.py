@@ -5,12 +5,16 @@
     trainer = Trainer(max_epochs=100, callbacks=[SelectionCallback(selector)])
     trainer.fit(module, loader)  # training_step returns {"loss": loss, "logits": logits}
 
+A method that weighs the loss (Trim, Balance, InfoBatch) needs a line in ``training_step``:
+``loss = selector.loss(logits, targets, index)``.
+
 With several processes the loader and the callback take ``DistributedSelector(selector)`` in place
 of the selector, and the Trainer ``use_distributed_sampler=False``.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,12 +48,17 @@ class SelectionCallback(Callback):
     ----------
     selector : Selector or DistributedSelector
         What the training loader has as its ``batch_sampler``.
+    monitor : str
+        The name under which the module logs its mean validation loss, which Trim starts by.
     """
 
-    def __init__(self, selector: Selector | DistributedSelector) -> None:
+    def __init__(
+        self, selector: Selector | DistributedSelector, *, monitor: str = "val_loss"
+    ) -> None:
         if not isinstance(selector, Selector | DistributedSelector):
             raise UserError(f"SelectionCallback needs a Selector, got {type(selector).__name__}.")
         self.batches = selector
+        self.monitor = monitor
         self._fitting = True
         self.selector = selector if isinstance(selector, Selector) else selector.selector
         if self.selector.predictions == "full_pass":
@@ -126,6 +135,22 @@ class SelectionCallback(Callback):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leave an epoch that the module cut short."""
         self.selector.end_epoch()
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Tell the selector the validation loss that was logged."""
+        if not self._fitting or trainer.sanity_checking:
+            return
+        logged = trainer.callback_metrics
+        if self.monitor in logged:
+            self.batches.validated(logged[self.monitor])
+        elif self.selector.awaits_validation:
+            warnings.warn(
+                f"{self.selector.title} starts by the validation loss, but the module logs no "
+                f"{self.monitor!r} (logged: {', '.join(sorted(logged)) or 'nothing'}); log the "
+                "mean loss under that name in validation_step, or give its name with "
+                "SelectionCallback(selector, monitor=...).",
+                stacklevel=2,
+            )
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]

@@ -330,7 +330,13 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         turn = Turn(fabric.device)
         with turn:
             training = Trainer(config, train, fabric, None if weight is None else weight[rows])
-        warn_of_schedule(training.shared.selector, config.epochs)
+        selector = training.shared.selector
+        warn_of_schedule(selector, config.epochs)
+        if selector.awaits_validation and not self.early_stopping:
+            raise UserError(
+                f"The selector {self.selector} starts by the loss on rows that are held out; set "
+                "early_stopping=True, or its first epoch: selector_options={'start': 10}."
+            )
         validation = training.placed(Split(X[held_out], Y[held_out], held_out))
         sign = 1 if METRICS[config.monitor].higher_is_better else -1
         best, weights, self.history_ = -math.inf, None, []
@@ -346,7 +352,9 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 }
                 self.history_.append(entry)
                 if self.early_stopping:
-                    scores = training.predict(validation).numpy()
+                    predicted = training.predict(validation)
+                    training.validated(Y[held_out], predicted)
+                    scores = predicted.numpy()
                     outcome = evaluate(Y[held_out], scores)
                     entry[config.monitor] = outcome.values[config.monitor]
                     score = entry[config.monitor] * sign

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from d2ace._util.errors import RunError, UserError
-from d2ace.selectors import DistributedSelector, IndexedDataset, Selector
+from d2ace.selectors import DistributedSelector, IndexedDataset, Selector, weighted_loss
 from d2ace.training import load_tensors, save_tensors
 
 from ._schedule import warn_of_history, warn_of_schedule
@@ -208,7 +207,7 @@ class SelectionMixin:
             weight = self.batches.loss_weight(rows)
             if weight is not None:
                 self._refuse_other_losses()
-                loss = _weighted_loss(logits, labels, weight)
+                loss = weighted_loss(logits, labels, weight)
             loss = loss * self.batches.loss_scale(rows)
             self.batches.observe(rows, logits=logits)
             self._rows, self._trained = None, True
@@ -229,6 +228,19 @@ class SelectionMixin:
                 f"batch, which {own.__name__}.compute_loss replaces; leave it out, or use a "
                 "selector without loss weights."
             )
+
+    def evaluate(self: Any, *args: Any, **options: Any) -> dict[str, float]:
+        """The Trainer's; during training, also tell the selector the validation loss.
+
+        That is "eval_loss" or, of several eval_datasets, the loss metric_for_best_model names.
+        """
+        metrics: dict[str, float] = super().evaluate(*args, **options)  # type: ignore[misc]
+        named = self.args.metric_for_best_model or ""
+        named = named if named.startswith("eval_") else f"eval_{named}"
+        loss = metrics.get(named if named.endswith("_loss") else "eval_loss")
+        if self.is_in_train and loss is not None:
+            self.batches.validated(loss)
+        return metrics
 
     # Saving and resuming --------------------------------------------------------------------
 
@@ -352,8 +364,3 @@ def _logits(outputs: Any) -> Tensor:
             "of every batch, of shape [rows, labels]."
         )
     return logits
-
-
-def _weighted_loss(logits: Tensor, labels: Any, weight: Tensor) -> Tensor:
-    weight = weight.to(logits).expand_as(logits)
-    return F.binary_cross_entropy_with_logits(logits, labels.to(logits), weight)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from d2ace.selectors._engine.flat import FlatSampler as FlatSampler
 from d2ace.selectors._engine.inputs import feature_matrix as feature_matrix
+from d2ace.selectors._engine.loss import weighted_loss as weighted_loss
 from d2ace.selectors._engine.multiprocess import BatchPart as BatchPart
 from d2ace.selectors._engine.multiprocess import SharedSelector as SharedSelector
 from d2ace.selectors._engine.options import CommonOptions as CommonOptions
@@ -39,5 +40,6 @@ if not TYPE_CHECKING:  # type checkers read the imports
         "nearest",
         "options_of",
         "warm_up_sentence",
+        "weighted_loss",
         *(method.__name__ for method in SELECTORS.values()),
     ]

@@ -30,6 +30,7 @@ from d2ace.selectors._engine.inputs import (
     named_weights,
     probability_tensor,
 )
+from d2ace.selectors._engine.loss import weighted_loss
 from d2ace.selectors._engine.options import refuse_clashes, refuse_unknown
 from d2ace.selectors._engine.reminders import Reminders, warn_of_going_back
 from d2ace.selectors._engine.row_schedule import RowSchedule, checked_rows
@@ -186,6 +187,9 @@ class Selector(Sampler[list[int]]):
         """How many rows an epoch draws, 1 to n; asked when it begins, like :meth:`distribution`."""
         return self.row_schedule.rows(probability.progress(epoch, self.warmup, self.epochs))
 
+    def begin_epoch(self, epoch: int) -> None:
+        """Called when an epoch begins (not when it is resumed), before its first batch."""
+
     def weighs_loss(self, epoch: int) -> bool:
         """Whether :meth:`loss_weight` gives weights in an epoch."""
         return self.importance_weighting and self.selects(epoch)
@@ -279,6 +283,7 @@ class Selector(Sampler[list[int]]):
             self._reminders.warn(self, cursor, selective=selective)
             rows = self._coming_rows()
             self._tensors.drawn = self._distribution(cursor.upcoming) if selective else None
+            self.begin_epoch(cursor.upcoming)
             self.recompute_seconds = perf_counter() - start
             cursor.begin(rows)
         ledger = cursor.ledger
@@ -384,6 +389,24 @@ class Selector(Sampler[list[int]]):
         rows = self._tensors.weighed_rows(index, self.n)
         weight = loss_weights(self, self.pair_weights(rows, self.drawn_epoch), len(rows))
         return weight.to(index.device) if device_type(index) != "cpu" else weight
+
+    def loss(self, logits: Tensor, targets: Tensor, index: Any) -> Tensor:
+        """Mean binary cross-entropy of a batch, each pair weighed by :meth:`loss_weight`.
+
+        ``logits`` and ``targets`` are [b, q]. Call it once per batch, instead of ``loss_weight``.
+        """
+        return weighted_loss(logits, targets, self.loss_weight(index))
+
+    def validated(self, loss: Any) -> None:
+        """Tell the mean loss on validation rows, once an epoch; Trim starts by it.
+
+        Most methods do not look at it.
+        """
+
+    @property
+    def awaits_validation(self) -> bool:
+        """Whether the method does nothing of its own before :meth:`validated` is called."""
+        return False
 
     @isolated
     def flush(self) -> None:

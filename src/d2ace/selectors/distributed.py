@@ -24,6 +24,7 @@ from torch.utils.data import Sampler
 
 from d2ace._util.errors import UserError
 from d2ace._util.observations import given_predictions, host_rows, refuse_shape
+from d2ace.selectors._engine.loss import weighted_loss
 from d2ace.selectors._engine.multiprocess import BatchPart, SharedSelector
 
 from .base import Selector
@@ -116,6 +117,17 @@ class DistributedSelector(Sampler[list[int]]):
         """
         weight = self._shared.loss_weight(self._next(index))
         return weight.to(index.device) if weight is not None and _far(index) else weight
+
+    def loss(self, logits: Tensor, targets: Tensor, index: Any) -> Tensor:
+        """The selector's loss of this process's rows; multiply it by :meth:`loss_scale`."""
+        return weighted_loss(logits, targets, self.loss_weight(index))
+
+    def validated(self, loss: Any) -> None:
+        """Tell the mean validation loss; the selector gets the mean over the processes.
+
+        All of them must call it at the same moment.
+        """
+        self._shared.validated(loss)
 
     def loss_scale(self, index: Any) -> float:
         """What to multiply the batch's mean loss with.

@@ -171,6 +171,32 @@ class PredictionMoments(Memory):
         self.visits.index_copy_(0, index, visits)
 
 
+class PredictionMean(Memory):
+    """The mean of all predictions of each pair, and which pairs are marked by it: 5 bytes each."""
+
+    mean: Tensor
+    visits: Tensor
+    marked: Tensor
+
+    def __init__(self, n: int, q: int, dtype: torch.dtype) -> None:
+        super().__init__(
+            mean=torch.full((n, q), _UNSEEN, dtype=dtype),
+            visits=torch.zeros(n, dtype=torch.int64),
+            marked=torch.zeros((n, q), dtype=torch.bool),
+        )
+
+    def last_known(self, index: Tensor, like: Tensor) -> Tensor:
+        """The mean itself, which it leaves as it is."""
+        return self.mean.index_select(0, index)
+
+    def update(self, index: Tensor, probs: Tensor) -> None:
+        visits = self.visits.index_select(0, index) + 1
+        mean = self.mean.index_select(0, index)
+        mean.addcdiv_(probs - mean, visits.to(probs.dtype).unsqueeze(1))
+        self.mean.index_copy_(0, index, mean)
+        self.visits.index_copy_(0, index, visits)
+
+
 class BinaryHistory(Memory):
     """The last n_t binary predictions of each pair as the low bits of one small integer."""
 

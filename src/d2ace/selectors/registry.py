@@ -18,6 +18,7 @@ from .d2ace import D2ACE as D2ACE
 from .online_batch import OnlineBatch as OnlineBatch
 from .ada_boundary import AdaBoundary as AdaBoundary
 from .info_batch import InfoBatch as InfoBatch
+from .trim import Trim as Trim
 # isort: on
 
 SELECTORS: dict[str, type[_Selector]] = {

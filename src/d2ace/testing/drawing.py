@@ -29,6 +29,7 @@ from .problem import (
     steps,
     train,
     trained,
+    validation_loss,
 )
 
 
@@ -140,6 +141,7 @@ def the_flat_view_gives_the_same_batches(cls: type[Selector], **options: Any) ->
             twin.loss_weight(index)
             twin.observe(index, logits=logits[index])
             flat.append(index.tolist())
+        twin.validated(validation_loss(epoch))
         assert flat == list(steps(selector)), f"epoch {epoch}"
 
 

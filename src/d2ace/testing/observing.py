@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+import torch.nn.functional as F
 
 from d2ace.selectors import Selector
 
@@ -24,10 +25,12 @@ from .problem import (
     make,
     make_or_refused,
     refusal,
+    reload,
     same,
     steps,
     train,
     trained,
+    validation_loss,
 )
 
 
@@ -62,6 +65,7 @@ def inference_mode_and_autocast_leave_no_trace(cls: type[Selector], **options: A
                 selector.loss_weight(batch)
                 selector.observe(batch, logits=logits[batch])
                 selector.state_dict()
+            selector.validated(validation_loss(epoch))
     assert torch.equal(selector.probabilities, twin.probabilities)
 
 
@@ -228,3 +232,34 @@ def loss_weights_follow_the_index(cls: type[Selector], **options: Any) -> None:
     batch = next(iter(selector))
     weight = selector.loss_weight(torch.empty(len(batch), dtype=torch.int64, device="meta"))
     assert weight is None or weight.device.type == "meta", f"the weights are on {weight.device}"
+
+
+@check
+def the_loss_is_the_weighted_cross_entropy(cls: type[Selector], **options: Any) -> None:
+    selector, twin = make(cls, options), make(cls, options)
+    for epoch in range(1, WARMUP + 3):
+        logits, targets = logits_of(epoch), labels().double()
+        for batch, again in zip(selector, steps(twin), strict=True):
+            assert batch == again, f"epoch {epoch}: asking for the loss changed the batches"
+            pairs = F.binary_cross_entropy_with_logits(
+                logits[batch], targets[batch], reduction="none"
+            )
+            weight = twin.loss_weight(batch)
+            expected = pairs.mean() if weight is None else (pairs * weight).mean()
+            loss = selector.loss(logits[batch], targets[batch], batch)
+            assert torch.allclose(loss, expected, rtol=1e-12), f"{float(loss)}, not {expected}"
+            selector.observe(batch, logits=logits[batch])
+        selector.validated(validation_loss(epoch))
+
+
+@check
+def validation_losses_may_be_told(cls: type[Selector], **options: Any) -> None:
+    selector = make(cls, options)
+    for epoch in range(1, WARMUP + 3):  # before, within and after an epoch; as anything but a float
+        selector.validated(torch.tensor(validation_loss(epoch)))
+        for batch in steps(selector):
+            selector.validated(np.float32(validation_loss(epoch)))
+            assert batch
+    again = make(cls, options)
+    again.load_state_dict(reload(selector.state_dict()))
+    assert same(again.state_dict(), selector.state_dict())

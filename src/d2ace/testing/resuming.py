@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from .problem import (
     steps,
     train,
     trained,
+    validation_loss,
 )
 
 
@@ -152,6 +154,8 @@ def resumes_what_a_loader_drew_ahead(cls: type[Selector], **options: Any) -> Non
             seen.append(index.tolist())
             if len(seen) == 3 * len(selector) // 2:
                 break
+        else:
+            selector.validated(validation_loss(epoch))
         state = reload(selector.state_dict())
         selector = make(cls, options)
         selector.load_state_dict(state)
@@ -174,6 +178,26 @@ def resumes_batches_observed_in_parts(cls: type[Selector], **options: Any) -> No
         selector = make(cls, options)
         selector.load_state_dict(state)
     assert list(selector) == expected[4 : len(selector)], "batches drawn ahead were lost"
+
+
+@check
+def resumes_with_the_same_loss_weights(cls: type[Selector], **options: Any) -> None:
+    selector = trained(cls, options)
+    selector.validated(9.9)  # what is told from here on must not change weights of this epoch ...
+    batches = iter(selector)
+    first = next(batches)
+    selector.observe(first, logits=logits_of(80)[first])
+    selector.validated(0.1)
+    twin = make(cls, options)
+    twin.load_state_dict(reload(selector.state_dict()))
+    epochs: list[Iterable[list[int]]] = [batches, selector]
+    for epoch, ours in enumerate(epochs, start=1):  # ... but those of the next
+        for batch, same_batch in zip(ours, twin, strict=True):
+            weights = [one.loss_weight(batch) for one in (selector, twin)]
+            assert batch == same_batch, f"epoch {epoch}"
+            assert same(*weights), f"epoch {epoch}: the weights of {batch} differ"
+            for one in (selector, twin):
+                one.observe(batch, logits=logits_of(80)[batch])
 
 
 @check

@@ -61,6 +61,7 @@ class Loop(Trainer):
             scores = self.predict(self.rows["validation"])
             if not torch.isfinite(scores).all():
                 raise self._diverged()
+            self.validated(self.problem.validation.Y, scores)
             outcome = _evaluated(self.problem.validation, scores)
             epoch_loss = self._epoch_loss() if self.config.epoch_loss else None
         if self.recorder is not None:

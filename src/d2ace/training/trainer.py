@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
@@ -19,13 +20,15 @@ from torch import Tensor, nn
 from d2ace._util.errors import RunError, UserError
 from d2ace._util.random_state import seed_generators
 from d2ace.models import MultiLabelModel, make_model
-from d2ace.selectors import BatchPart, SharedSelector, find_selector, make_selector
+from d2ace.selectors import BatchPart, SharedSelector, Trim, find_selector, make_selector
 
 from .clock import Clock
 from .config import RunConfig
 from .problem import Rows, Split
 
 __all__ = ["Trainer", "seed_step", "warm_up"]
+
+_LEAST = 1e-7  # the probability at which a loss is cut, near float32's distance from 1
 
 IMAGE_MIX_EPOCHS = (5, 15)
 """Between which epochs D2ACE goes from uncertainty to hardness on images."""
@@ -74,7 +77,7 @@ class Trainer:
         optimizer = torch.optim.Adam(groups, weight_decay=config.weight_decay, fused=fused)
         self.step_module, self.optimizer = fabric.setup(TrainingStep(self.model), optimizer)
         self.rows = {"train": self.placed(train)}
-        wanted = config.record or _uses_features(config.selector)
+        wanted = config.record or _uses_features(config)
         self.space = self._space(train) if wanted else None
         batch_size = config.batch_size * fabric.world_size
         selector = _made(
@@ -218,6 +221,16 @@ class Trainer:
             for buffer in self.model.buffers():
                 torch.distributed.broadcast(buffer, src=0)
 
+    def validated(self, labels: sp.csr_matrix, scores: Tensor) -> None:
+        """Tell the selector the mean loss on validation rows, by probabilities [n, q] on the host.
+
+        It is the cross-entropy alone, whatever else the model's own loss has.
+        """
+        y = torch.from_numpy(labels.toarray()).double()
+        p = scores.double().clamp(_LEAST, 1.0 - _LEAST)
+        loss = torch.nn.functional.binary_cross_entropy(p, y)
+        self._tell(self.shared.validated, loss.item())
+
     def next_epoch(self) -> None:
         """Stand at the start of the next epoch."""
         self.epoch, self.position = self.epoch + 1, 0
@@ -272,9 +285,12 @@ def seed_step(seed: int, step: int, rank: int, device: torch.device) -> None:
     seed_generators(int(words[0]), device)
 
 
-def _uses_features(selector: str) -> bool:
+def _uses_features(config: RunConfig) -> bool:
+    names = [config.selector]
+    if config.selector == Trim.name:
+        names.append(config.selector_options.get("rows", names[0]))  # the method that draws
     try:
-        return find_selector(selector).uses_features
+        return any(find_selector(name).uses_features for name in names)
     except ValueError:
         return True  # making it says what is wrong
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from d2ace._util.errors import UserError
+from d2ace._util.validation import scalar_loss
 
 from .state import identity
 
@@ -85,6 +86,18 @@ class SharedSelector:
             # A copy: they wait long, and a training loop may go on computing in place.
             kept = own.to(self.selector.dtype, copy=True)
             self._waiting.append((part.batch, kept, float(self.selector.learning_rate)))
+
+    def validated(self, loss: Any) -> None:
+        """Tell the mean of the processes' validation losses; all must call it at the same moment.
+
+        They may differ, where each process validates rows of its own or rounds otherwise.
+        """
+        if self.world > 1:
+            mean = torch.tensor(scalar_loss(loss), dtype=torch.float64)
+            mean = mean.to(self.selector.state_device)
+            torch.distributed.all_reduce(mean)
+            loss = mean.item() / self.world
+        self.selector.validated(loss)
 
     @property
     def waiting(self) -> int:

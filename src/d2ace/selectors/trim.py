@@ -1,0 +1,229 @@
+"""Trim: weigh down the pairs of row and label that the trained model keeps contradicting."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from d2ace._util import validation as inputs
+from d2ace._util.isolation import isolated
+
+from .base import Selector
+from .history import Memory, PredictionMean
+from .random import Random
+from .trimming import has_risen, label_blocks, worst_pairs
+
+_UNTOLD = 2  # epochs without a validation loss, after which Trim says that it waits for one
+
+
+class Trim(Selector):
+    """Loss weights for pairs: less where predictions contradict a label longest, once learnt.
+
+    Multiply the loss by :meth:`loss_weight`, or take :meth:`loss`. Tell the mean validation loss
+    once an epoch (:meth:`validated`): Trim starts when it has risen. Until then a run is that of
+    the method whose batches are drawn, bit for bit.
+
+    Parameters
+    ----------
+    share : float
+        Of the positives of every label, how many are weighed down.
+    weight : float
+        Their loss weight; 1 for all other pairs.
+    rise : float
+        By which share the validation loss must rise above its minimum before Trim starts.
+    start : int, optional
+        The first epoch that is trimmed, in place of the validation loss.
+    rows : str or Selector class
+        The method that draws the batches; give its options beside Trim's. "random" reshuffles.
+    """
+
+    name: ClassVar[str] = "trim"
+    title: ClassVar[str] = "Trim"
+    uses_features: ClassVar[bool] = False
+
+    def __new__(cls, *_: Any, rows: str | type[Selector] = "random", **__: Any) -> Trim:
+        """A Trim that is also a selector of the kind ``rows``, and overrides its loss weights."""
+        return _blank(cls, _method(rows))
+
+    def __init__(
+        self,
+        labels: inputs.Labels,
+        features: inputs.Features = None,
+        *,
+        share: float = 0.2,
+        weight: float = 0.25,
+        rise: float = 0.01,
+        start: int | None = None,
+        rows: str | type[Selector] = "random",
+        **options: Any,
+    ) -> None:
+        if isinstance(self, Random):
+            options.setdefault("warmup", 0)  # it draws no other rows then: the trigger is enough
+        super().__init__(labels, features, **options)
+        self.share = inputs.real_number("share", share, 0.0, 1.0)
+        self.weight = inputs.real_number("weight", weight, 0.0)
+        self.rise = inputs.real_number("rise", rise, 0.0)
+        self.start = None if start is None else inputs.whole_number("start", start, 1)
+        if self.start is not None and self.start <= self.warmup:
+            raise ValueError(
+                f"start={start} lies within the warm-up (warmup={self.warmup}), in which no loss "
+                "is weighed; give a later start, or less warmup."
+            )
+        self.rows = rows if isinstance(rows, str) else rows.name or rows.__name__
+        self._least_loss = math.inf
+        self._first_epoch = self.start or 0  # that is trimmed; 0: not decided yet
+        self._said_untold = False
+
+    # When -----------------------------------------------------------------------------------
+
+    @property
+    def first_trimmed_epoch(self) -> int | None:
+        """The epoch from which on pairs are weighed down; None while that is not decided."""
+        return max(self._first_epoch, self.warmup + 1) if self._first_epoch else None
+
+    def trims(self, epoch: int) -> bool:
+        """Whether pairs are weighed down in an epoch."""
+        first = self.first_trimmed_epoch
+        return first is not None and epoch >= first
+
+    def validated(self, loss: Any) -> None:
+        """Tell the mean validation loss of the model as it is, as a rule once an epoch.
+
+        Trimming starts with the next epoch when a loss has risen above the least one so far, and
+        stays. Of several losses within an epoch, each counts.
+        """
+        value = inputs.scalar_loss(loss)
+        if not math.isfinite(value):
+            if self.on_invalid == "skip":
+                return
+            raise ValueError(
+                f"The validation loss is {value}, but Trim compares finite ones; lower the "
+                "learning rate, or make the selector with on_invalid='skip' to pass over it."
+            )
+        self._keep_initial()
+        if not self._first_epoch and has_risen(value, self._least_loss, self.rise):
+            self._first_epoch = self.drawn_epoch + 1
+        self._least_loss = min(self._least_loss, value)
+
+    @property
+    def awaits_validation(self) -> bool:
+        return self.start is None and self._least_loss == math.inf
+
+    def _warn_untold(self, epoch: int) -> None:
+        if self.awaits_validation and epoch > _UNTOLD and not self._said_untold:
+            self._said_untold = True
+            warnings.warn(
+                f"Trim waits for a validation loss, but {_UNTOLD} epochs went by without one, and "
+                "without it nothing is trimmed: call selector.validated(loss) with the mean loss "
+                "on validation rows after every epoch (frameworks' integrations do where they "
+                "validate), or name the first epoch to trim with start=.",
+                stacklevel=4,
+            )
+
+    # Which ----------------------------------------------------------------------------------
+
+    def make_memory(self) -> Memory:
+        memory = super().make_memory()
+        memory.pairs = PredictionMean(self.n, self.q, self.dtype)
+        return memory
+
+    def update(self, index: Tensor, probs: Tensor) -> None:
+        self._pairs.update(index, probs)
+        super().update(index, probs)
+
+    def _last_known(self, index: Tensor, probs: Tensor) -> Tensor:
+        """For a method without a memory of its own, an invalid prediction leaves the mean alone."""
+        plain = type(self.memory) is Memory
+        return self._pairs.last_known(index, probs) if plain else super()._last_known(index, probs)
+
+    @property
+    def _pairs(self) -> PredictionMean:
+        pairs: PredictionMean = self.memory.pairs
+        return pairs
+
+    @isolated
+    def begin_epoch(self, epoch: int) -> None:
+        super().begin_epoch(epoch)
+        self._warn_untold(epoch)
+        if self.trims(epoch):
+            self.flush()
+            self._choose()
+
+    def _choose(self) -> None:
+        """Mark the pairs to weigh down, of the rows observed so far."""
+        pairs = self._pairs
+        seen = pairs.visits.nonzero().squeeze(1)
+        for block, labels in label_blocks(self.labels):
+            given = labels.to(seen.device).index_select(0, seen)
+            predicted = pairs.mean[:, block].index_select(0, seen)
+            score = (predicted - given.to(predicted.dtype)).abs_()  # mean |p - y|, as y is 0 or 1
+            pairs.marked[seen, block] = worst_pairs(score, given, self.share)
+
+    # Weights --------------------------------------------------------------------------------
+
+    def weighs_loss(self, epoch: int) -> bool:
+        return self.trims(epoch) or super().weighs_loss(epoch)
+
+    def pair_weights(self, rows: Tensor, epoch: int) -> Tensor:
+        weight = torch.ones(len(rows), 1, dtype=torch.float64, device=rows.device)
+        if super().weighs_loss(epoch):
+            weight = super().pair_weights(rows, epoch)
+        if not self.trims(epoch):
+            return weight
+        marked = self._pairs.marked.to(rows.device).index_select(0, rows)
+        return torch.where(marked, self.weight * weight, weight)
+
+    # Saving and resuming --------------------------------------------------------------------
+
+    def extra_state(self) -> dict[str, float]:
+        own = {"least_loss": self._least_loss, "first_trimmed_epoch": self._first_epoch}
+        return {**super().extra_state(), **own}
+
+    def load_extra_state(self, state: dict[str, float]) -> None:
+        super().load_extra_state(state)
+        self._least_loss = float(state["least_loss"])
+        self._first_epoch = int(state["first_trimmed_epoch"])
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """For copies and pickles, which cannot find a joined class by its name."""
+        return _blank, self._joined_from, self.__getstate__()
+
+    _joined_from: ClassVar[tuple[type[Trim], type[Selector]]]
+
+
+def _method(rows: Any) -> type[Selector]:
+    from .finding import find_selector  # knows all methods, and so this one
+
+    method = rows if isinstance(rows, type) and issubclass(rows, Selector) else find_selector(rows)
+    if issubclass(method, Trim):
+        raise ValueError(
+            f"rows={rows!r} is Trim itself, which draws no batches; name the method that does."
+        )
+    return method
+
+
+_JOINED: dict[tuple[type[Trim], type[Selector]], type[Trim]] = {}
+
+
+def _joined(cls: type[Trim], method: type[Selector]) -> type[Trim]:
+    """Trim's loss weights on top of a method: what Trim leaves alone is the method's."""
+    if (cls, method) not in _JOINED:
+        learns = method.update is not Selector.update
+        names = {
+            "__doc__": cls.__doc__,
+            "__module__": cls.__module__,
+            "title": cls.title,
+            "uses_features": method.uses_features,
+            "merges_updates": method.merges_updates or not learns,
+            "_joined_from": (cls, method),
+        }
+        _JOINED[cls, method] = type(cls.__name__, (cls, method), names)
+    return _JOINED[cls, method]
+
+
+def _blank(cls: type[Trim], method: type[Selector]) -> Trim:
+    return object.__new__(_joined(cls, method))
