@@ -32,7 +32,8 @@ class Shipped:
 
     def weights(self, rows: Tensor, network: Network) -> Tensor:
         found = self.selector.loss_weight(rows)
-        assert found is not None
+        if found is None:
+            raise RuntimeError(f"{self.name} gave no weights in an epoch that weighs the loss.")
         return found.to(torch.float32)
 
     def observe(self, rows: Tensor, logits: Tensor) -> None:

@@ -87,7 +87,7 @@ class Table:
 
 
 def tune(datasets: dict[str, int], part: int, parts: int) -> None:
-    """Rate by the best validation Macro-AUC of Random, with and without noise; epochs by its peak."""
+    """Rate: best validation Macro-AUC of Random, with and without noise; epochs: by its peak."""
     table = Table(HERE / "settings.csv", ("dataset", "rate", "epochs", "seconds"), ("dataset",))
     for number, (dataset, most) in enumerate(datasets.items()):
         if number % parts != part or (dataset,) in table.done():
