@@ -56,13 +56,13 @@ class Features:
     def take(self, rows: Any) -> Batch:
         if self.dense is not None:
             return Batch(self.dense[rows], None)
-        picked = self.csr[rows]  # type: ignore[index]
+        picked = self.csr[rows]
         return Batch(picked, picked.T.tocsr())
 
 
 def _filled(X: Any) -> float:
     """The share of cells that are not zero."""
-    return (X.nnz if sp.issparse(X) else np.count_nonzero(X)) / (X.shape[0] * X.shape[1])  # type: ignore[no-any-return]
+    return (X.nnz if sp.issparse(X) else np.count_nonzero(X)) / (X.shape[0] * X.shape[1])
 
 
 def _standardised(X: Any, train: Any) -> Any:
@@ -82,8 +82,8 @@ class Batch:
 
     def times(self, weight: Tensor) -> Tensor:
         if self.columns is None:
-            return self.rows @ weight  # type: ignore[no-any-return]
-        return _SparseProduct.apply(weight, self.rows, self.columns)  # type: ignore[no-any-return]
+            return self.rows @ weight
+        return _SparseProduct.apply(weight, self.rows, self.columns)
 
 
 class _SparseProduct(torch.autograd.Function):
@@ -93,7 +93,7 @@ class _SparseProduct(torch.autograd.Function):
         return torch.from_numpy(rows @ weight.detach().numpy())
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         return torch.from_numpy(ctx.columns @ gradient.contiguous().numpy()), None, None
 
 

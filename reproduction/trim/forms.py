@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from networks import Epoch, Network
 from torch import Tensor
+from trim.networks import Epoch, Network
 
 SHARE, WEIGHT = 0.2, 0.25
 
@@ -166,7 +166,7 @@ class Form:
         if network.notes.get("epoch") != epoch:
             all_weights = torch.where(self.pairs(network), self.weight, 1.0)
             network.notes.update(epoch=epoch, weights=all_weights)
-        return network.notes["weights"][rows]  # type: ignore[no-any-return]
+        return network.notes["weights"][rows]
 
     def observe(self, rows: Tensor, logits: Tensor) -> None:
         """The network sums what a form needs."""

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from cells import Batch, Cell
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
+from trim.cells import Batch, Cell
 
 from d2ace.evaluation import (
     macro_auc,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
-from cells import Cell
-from networks import Epoch, Network, Rule, batch_size
 from torch import Tensor
+from trim.cells import Cell
+from trim.networks import Epoch, Network, Rule, batch_size
 
 from d2ace import Random, Trim
 from d2ace.selectors import Selector
@@ -42,7 +42,7 @@ class Shipped:
     def validated(self, epoch: Epoch) -> None:
         if next(self.batches, None) is not None:
             raise RuntimeError(f"{self.name} has more batches than Random.")
-        self.selector.validated(float(epoch.validation.mean()))  # type: ignore[attr-defined]
+        self.selector.validated(float(epoch.validation.mean()))
 
 
 def rules(

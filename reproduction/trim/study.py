@@ -1,8 +1,13 @@
 """Run the study, cell by cell; each finished cell is appended to a file, so it can be cut anytime.
 
-python reproduction/trim/study.py tune         # learning rates and epochs, with Random alone
-python reproduction/trim/study.py development  # candidates, on ten datasets
-python reproduction/trim/study.py final        # the chosen form, on seven others, once
+In the folder `reproduction`:
+
+    python -m trim.study tune         # learning rates and epochs, with Random alone
+    python -m trim.study development  # candidates, on ten datasets
+    python -m trim.study tune-final   # learning rates and epochs of seven others
+    python -m trim.study final        # the chosen form on these, once
+
+Several processes share the work with `--part 0 --parts 4` and so on.
 """
 
 from __future__ import annotations
@@ -16,12 +21,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import forms
 import numpy as np
-import shipped
 import torch
-from cells import Cell, Noise, make_cell
-from networks import shuffles, train
+from trim import forms, shipped
+from trim.cells import Cell, Noise, make_cell
+from trim.networks import shuffles, train
 
 HERE = Path(__file__).resolve().parent
 DEVELOPMENT = {

@@ -1,6 +1,6 @@
 """Tables of the study, from its files and nothing else.
 
-python reproduction/trim/tables.py   # writes them between the marks of README.md
+In the folder `reproduction`, `python -m trim.tables` writes them between the marks of the page.
 """
 
 from __future__ import annotations
