@@ -615,9 +615,62 @@ class InfoBatchOracle(Oracle):
         return np.asarray(p / (len(hard) + kept))
 
 
+def trimmed(r: Array, y: Array, share: float) -> npt.NDArray[np.bool_]:
+    """The pairs of scores r [n, q] that Trim weighs down; NaN: a row never visited."""
+    chosen = np.zeros(y.shape, dtype=bool)
+    for j in range(y.shape[1]):
+        worst = sorted(np.flatnonzero(~np.isnan(r[:, j])), key=lambda i: (-r[i, j], i))
+        positives = [i for i in worst if y[i, j] == 1]
+        negatives = [i for i in worst if y[i, j] == 0 and r[i, j] > 0]
+        if len(positives) == len(worst):  # a label of one class
+            continue
+        kept = positives[: math.floor(share * len(positives) + 1e-9)]
+        chosen[kept, j] = True
+        left = math.fsum(r[i, j] for i in kept)
+        for i in negatives:
+            left -= r[i, j]
+            if left < -1e-8:
+                break
+            chosen[i, j] = True
+    return chosen
+
+
+class TrimOracle(RandomOracle):
+    """Weights of pairs by the mean of |p - y| over all visits; batches are Random's."""
+
+    paper: ClassVar = {"share": 0.2, "weight": 0.25, "rise": 0.01, "start": None, "rows": "random"}
+
+    def setup(self) -> None:
+        self.losses: list[tuple[int, float]] = []  # epoch, and the validation loss after it
+
+    def scores(self) -> Array:
+        """r [n, q]."""
+        r = np.full((self.n, self.q), np.nan)
+        for i, visits in enumerate(self.history):
+            if visits:
+                r[i] = sum(abs(p - self.labels[i]) for p in visits) / len(visits)
+        return r
+
+    def trims(self, t: int) -> bool:
+        """Whether epoch t is trimmed: after the first loss that rose, or by ``start``."""
+        if self.options["start"] is not None:
+            return t >= self.options["start"]
+        for number, (epoch, loss) in enumerate(self.losses):
+            before = [other for _, other in self.losses[:number]]
+            if before and loss > (1.0 + self.options["rise"]) * min(before):
+                return t > max(epoch, self.warmup)
+        return False
+
+    def loss_weights(self, scores: Array) -> Array:
+        """Of all pairs, by scores at the start of an epoch."""
+        chosen = trimmed(scores, self.labels, self.options["share"])
+        return np.where(chosen, self.options["weight"], 1.0)
+
+
 ORACLES: dict[str, type[Oracle]] = {
     "random": RandomOracle, "active": ActiveOracle, "recent": RecentOracle,
     "dihcl": DIHCLOracle, "balance": BalanceOracle, "hard_imb": HardImbOracle,
     "ml_unc": MLUncOracle, "d2ace": D2ACEOracle, "online_batch": OnlineBatchOracle,
     "ada_boundary": AdaBoundaryOracle, "info_batch": InfoBatchOracle,
+    "trim": TrimOracle,
 }  # fmt: skip

@@ -36,6 +36,7 @@ def trained(selector: d2ace.Selector, epochs: int = EPOCHS) -> list[list[int]]:
             batches.append(list(batch))
             selector.loss_weight(torch.tensor(batch))  # asked for, so that nobody is warned
             selector.observe(torch.tensor(batch), probs=predicted[batch])
+        selector.validated(0.5)
     return batches
 
 

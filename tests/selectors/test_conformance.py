@@ -39,6 +39,21 @@ def test_promise_of_epochs_drawn_as_a_whole(check, name, options):
     check(d2ace.SELECTORS[name], **testing.SETTINGS[name], **options)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rows": "d2ace", **testing.SETTINGS["d2ace"]},
+        pytest.param({"rows": "dihcl", "start": 3}, marks=pytest.mark.slow),
+        pytest.param({"rows": "balance"}, marks=pytest.mark.slow),
+        pytest.param({"rows": "info_batch"}, marks=pytest.mark.slow),
+    ],
+    ids=lambda options: options["rows"],
+)
+@pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)
+def test_promise_of_trim_over_other_methods(check, options):
+    check(d2ace.Trim, **options)
+
+
 class Loss(d2ace.Selector):
     """A sound selector in a few lines: prefers what was predicted most confidently."""
 

@@ -271,6 +271,7 @@ class TestProbabilities:
         for _ in range(3):
             uniform(selector)
             assert sorted(row for batch in selector for row in batch) == list(range(20))
+            selector.validated(0.5)
 
     def test_a_single_selective_epoch_has_full_pressure(self):
         selector = make("active", epochs=4, warmup=3)

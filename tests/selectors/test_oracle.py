@@ -19,6 +19,7 @@ from d2ace.selectors.balance import pair_keys, selective_mask
 pytestmark = [
     pytest.mark.filterwarnings("ignore:All .* epochs are warm-up"),
     pytest.mark.filterwarnings("ignore:Epoch .* was drawn, but none of its batches observed"),
+    pytest.mark.filterwarnings("ignore:Trim waits for a validation loss"),
 ]
 FRACTIONS = st.sampled_from([0.0, 0.3, 0.5, 1.0])
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -56,6 +57,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "online_batch": {"pressure": st.sampled_from([1.0, 8.0, 100.0])},
     "ada_boundary": {"pressure": st.sampled_from([1.0, 8.0, 100.0])},
     "info_batch": {"prune_ratio": st.sampled_from([0.0, 0.3, 0.9]), "delta": FRACTIONS},
+    "trim": {},  # it draws as Random does; its loss weights are in test_trim.py
 }
 
 

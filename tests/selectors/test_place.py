@@ -1,8 +1,9 @@
 """Whatever a loop does with a selector, the batches that come are those of a plain loop.
 
 A state machine does everything a training loop can do: draw, draw ahead as loader workers do,
-observe (whole batches, parts, late, not at all), leave an epoch, save, load, copy, look ahead, let
-a framework count. A second selector is only ever iterated and told the same, without interruption.
+observe (whole batches, parts, late, not at all), validate, leave an epoch, save, load, copy, look
+ahead, let a framework count. A second selector is only ever iterated and told the same, without
+interruption.
 """
 
 from __future__ import annotations
@@ -34,11 +35,14 @@ N, Q, BATCH, BATCHES = 23, 3, 4, 6
 RNG = np.random.default_rng(3)
 Y = (RNG.random((N, Q)) < 0.4).astype(np.uint8)
 X = RNG.normal(size=(N, 3))
+MADE = {name: (name, options) for name, options in SETTINGS.items()}
+MADE["trim over d2ace"] = ("trim", {"rows": "d2ace", **SETTINGS["d2ace"]})
 
 
-def make(name: str, preset: str, seed: int = 0) -> d2ace.Selector:
+def make(made: str, preset: str, seed: int = 0) -> d2ace.Selector:
     common = {"batch_size": BATCH, "warmup": 1, "epochs": 7, "preset": preset, "seed": seed}
-    return d2ace.make_selector(name, Y, X, **{**common, **SETTINGS[name]})
+    name, options = MADE[made]
+    return d2ace.make_selector(name, Y, X, **{**common, **options})
 
 
 def through_a_file(state: dict) -> dict:
@@ -52,7 +56,7 @@ class Loop(RuleBasedStateMachine):
     """One training loop; ``plain`` is the same loop as nobody ever interrupts it."""
 
     @initialize(
-        name=st.sampled_from(list(d2ace.SELECTORS)),
+        name=st.sampled_from(list(MADE)),
         preset=st.sampled_from(["paper", "paper", "reference"]),
         zero_based=st.booleans(),
     )
@@ -182,6 +186,12 @@ class Loop(RuleBasedStateMachine):
         weights = [selector.loss_weight(rows) for selector in (self.selector, self.plain)]
         assert (weights[0] is None) == (weights[1] is None)
         assert weights[0] is None or torch.equal(*weights)
+
+    @rule(loss=st.sampled_from([0.4, 0.402, 0.5]))
+    def validate(self, loss):
+        """At any moment, and often enough that it rises."""
+        for selector in (self.selector, self.plain):
+            selector.validated(loss)
 
     # Leaving --------------------------------------------------------------------------------
 

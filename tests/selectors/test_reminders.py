@@ -14,6 +14,8 @@ LEARN = [name for name in d2ace.SELECTORS if name not in ("random", "balance")]
 
 
 def make(name, **options):
+    if name == "trim":
+        options = {"start": 3, **options}  # without it, it waits for validation losses
     return d2ace.make_selector(name, Y, batch_size=8, epochs=6, warmup=2, **options)
 
 
@@ -42,7 +44,7 @@ def test_a_selector_that_does_not_learn_needs_no_predictions(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("balance", {}), ("d2ace", {"importance_weighting": True})]
+    ("name", "options"), [("balance", {}), ("d2ace", {"importance_weighting": True}), ("trim", {})]
 )
 def test_a_selector_that_weighs_the_loss_warns_if_not_asked(name, options):
     selector = make(name, **options)
@@ -62,7 +64,7 @@ def test_a_whole_loop_is_not_warned(name, preset):
 
 @pytest.mark.parametrize("name", [*LEARN, "balance"])
 def test_nothing_but_warm_up_is_reported_once(name):
-    selector = d2ace.make_selector(name, Y, batch_size=8, epochs=5)
+    selector = d2ace.make_selector(name, Y, batch_size=8, epochs=5, warmup=10)
     with pytest.warns(UserWarning, match=r"All 5 epochs are warm-up \(warmup=10\)") as told:
         epoch(selector)
     assert [one.filename for one in told] == [__file__]
@@ -95,3 +97,17 @@ def test_the_warning_points_at_the_loop():
         warnings.simplefilter("always")
         epoch(selector, tell=False)
     assert [one.filename for one in caught] == [__file__]
+
+
+def test_trim_says_once_that_it_waits_for_a_validation_loss():
+    selector = make("trim", start=None)
+    epoch(selector)
+    epoch(selector)
+    with pytest.warns(UserWarning, match=r"Trim waits for a validation loss, .* start=\.$") as told:
+        epoch(selector)
+    assert [one.filename for one in told] == [__file__]
+    epoch(selector)
+    selector = make("trim", start=None)
+    for _ in range(4):
+        epoch(selector)
+        selector.validated(0.5)

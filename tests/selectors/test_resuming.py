@@ -52,6 +52,7 @@ class Run:
         self.batches: list[list[int]] = []
 
     def epoch(self, stop: int | None = None) -> None:
+        self.selector.validated(0.4 + 0.1 * self.selector.epoch)
         for number, (index, x, y) in enumerate(self.loader, start=1):
             logits = self.model(x)
             loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, y, reduction="none")
@@ -125,6 +126,7 @@ def test_a_fresh_process_draws_the_remaining_batches(tmp_path):
     for name in d2ace.SELECTORS:
         selector = make(name)
         for epoch in range(3):
+            selector.validated(0.4 + 0.1 * epoch)
             for number, batch in enumerate(selector):
                 probs = np.random.default_rng((epoch, number)).random((len(batch), Q))
                 selector.loss_weight(batch)
@@ -293,6 +295,7 @@ def test_a_distributed_checkpoint_is_loaded_into_a_fresh_selector(name, tmp_path
     """It loads into the tensors that the fresh state has, so that forms may not change."""
     selector = make(name)
     for epoch in range(3):
+        selector.validated(0.4 + 0.1 * epoch)
         for batch in selector:
             selector.loss_weight(batch)
             selector.observe(batch, logits=LOGITS[epoch][batch])
@@ -303,6 +306,8 @@ def test_a_distributed_checkpoint_is_loaded_into_a_fresh_selector(name, tmp_path
         dcp.load({"selector": fresh}, checkpoint_id=tmp_path / str(epoch))
         twin.load_state_dict(selector.state_dict())
         assert list(fresh) == list(twin)
+        weights = [one.loss_weight(range(len(Y))) for one in (fresh, twin)]
+        assert weights[0] is weights[1] is None or torch.equal(*weights)
 
 
 def test_a_nameless_method_is_known_by_its_class():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, ClassVar
 
 import torch
@@ -16,8 +15,6 @@ from .base import Selector
 from .history import Memory, PredictionMean
 from .random import Random
 from .trimming import has_risen, label_blocks, worst_pairs
-
-_UNTOLD = 2  # epochs without a validation loss, after which Trim says that it waits for one
 
 
 class Trim(Selector):
@@ -76,7 +73,6 @@ class Trim(Selector):
         self.rows = rows if isinstance(rows, str) else rows.name or rows.__name__
         self._least_loss = math.inf
         self._first_epoch = self.start or 0  # that is trimmed; 0: not decided yet
-        self._said_untold = False
 
     # When -----------------------------------------------------------------------------------
 
@@ -113,17 +109,6 @@ class Trim(Selector):
     def awaits_validation(self) -> bool:
         return self.start is None and self._least_loss == math.inf
 
-    def _warn_untold(self, epoch: int) -> None:
-        if self.awaits_validation and epoch > _UNTOLD and not self._said_untold:
-            self._said_untold = True
-            warnings.warn(
-                f"Trim waits for a validation loss, but {_UNTOLD} epochs went by without one, and "
-                "without it nothing is trimmed: call selector.validated(loss) with the mean loss "
-                "on validation rows after every epoch (frameworks' integrations do where they "
-                "validate), or name the first epoch to trim with start=.",
-                stacklevel=4,
-            )
-
     # Which ----------------------------------------------------------------------------------
 
     def make_memory(self) -> Memory:
@@ -148,7 +133,6 @@ class Trim(Selector):
     @isolated
     def begin_epoch(self, epoch: int) -> None:
         super().begin_epoch(epoch)
-        self._warn_untold(epoch)
         if self.trims(epoch):
             self.flush()
             self._choose()
@@ -157,11 +141,12 @@ class Trim(Selector):
         """Mark the pairs to weigh down, of the rows observed so far."""
         pairs = self._pairs
         seen = pairs.visits.nonzero().squeeze(1)
+        rows = slice(None) if len(seen) == self.n else seen
         for block, labels in label_blocks(self.labels):
-            given = labels.to(seen.device).index_select(0, seen)
-            predicted = pairs.mean[:, block].index_select(0, seen)
+            given = labels.to(seen.device)[rows]
+            predicted = pairs.mean[:, block][rows]
             score = (predicted - given.to(predicted.dtype)).abs_()  # mean |p - y|, as y is 0 or 1
-            pairs.marked[seen, block] = worst_pairs(score, given, self.share)
+            pairs.marked[rows, block] = worst_pairs(score, given, self.share)
 
     # Weights --------------------------------------------------------------------------------
 

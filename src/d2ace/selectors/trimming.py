@@ -13,7 +13,10 @@ from torch import Tensor
 
 from .probability import GUARD
 
-_PAIRS = 1 << 21  # pairs sorted together: bounds memory, however many labels there are
+_PAIRS = 1 << 18  # pairs compared together: bounds memory, however many labels there are
+_SMALLEST = 2.0**-24  # below it, scores are not told apart before they are sorted
+_HALVINGS = 6  # of the factor between the smallest score and 1; leaves one of 1.3
+_CLEARLY = 1.001  # beyond the rounding of a sum in single precision
 
 
 def has_risen(loss: float, least: float, rise: float) -> bool:
@@ -22,22 +25,57 @@ def has_risen(loss: float, least: float, rise: float) -> bool:
 
 
 def worst_pairs(score: Tensor, labels: Tensor, share: float) -> Tensor:
-    """The pairs [n, c] to weigh down, of scores and boolean labels [n, c], label by label.
+    """The pairs [n, c] to weigh down, of scores in [0, 1] and boolean labels [n, c], by label.
 
     Positives: the share of them with the largest scores, rounded down. Negatives: those with the
     largest scores, as many as sum up to no more than the chosen positives do. Of equal scores the
     one in the first row comes first. A label of one class has none.
     """
-    ordered, rows = score.T.sort(dim=1, descending=True, stable=True)
-    positive = labels.T.gather(1, rows)
-    positives = positive.sum(dim=1, keepdim=True)
-    quota = (share * positives.double() + GUARD).floor() * (positives < len(score))
-    chosen = positive & (positive.cumsum(dim=1) <= quota)
-    wide = ordered.double()
-    budget = torch.where(chosen, wide, 0.0).sum(dim=1, keepdim=True) * (1.0 + GUARD)
-    taken = torch.where(positive, 0.0, wide).cumsum(dim=1)
-    chosen |= ~positive & (wide > 0) & (taken <= budget)
-    return torch.zeros_like(chosen).scatter_(1, rows, chosen).T
+    score, positive = score.T.contiguous(), labels.T.contiguous()
+    count = positive.sum(dim=1, keepdim=True)
+    quota = (share * count.double() + GUARD).floor() * (count < positive.shape[1])
+    chosen = torch.zeros_like(positive)
+    worst, rows = _descending(score, positive)
+    taken = torch.arange(worst.shape[1], device=rows.device) < quota
+    budget = torch.where(taken, worst, 0.0).sum(dim=1, keepdim=True, dtype=torch.float64)
+    _mark(chosen, rows, taken)
+    budget *= 1.0 + GUARD
+    rest = score.masked_fill(positive, 0.0)
+    worst, rows = _descending(rest, (rest > 0) & (rest >= _floor(rest, budget)))
+    _mark(chosen, rows, (worst > 0) & (worst.cumsum(dim=1, dtype=torch.float64) <= budget))
+    return chosen.T
+
+
+def _floor(score: Tensor, budget: Tensor) -> Tensor:
+    """Per label a score from which on the sum exceeds the budget, near the largest: [c, 1].
+
+    It spares sorting the small scores, which are most; those that fit are all above it.
+    """
+    floor, factor = torch.zeros_like(budget), _SMALLEST**-0.5
+    for _ in range(_HALVINGS):
+        trial = (floor.clamp_min(_SMALLEST) * factor).to(score.dtype)
+        total = (score >= trial).to(score.dtype).mul_(score).sum(dim=1, keepdim=True)
+        floor = torch.where(total > budget * _CLEARLY, trial.double(), floor)
+        factor **= 0.5
+    return floor.to(score.dtype)
+
+
+def _descending(score: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The marked scores of each label, largest first, and their rows: [c, m] with -1 behind."""
+    label, row = mask.nonzero(as_tuple=True)  # rows of a label in their order
+    count = mask.sum(dim=1)
+    first = count.cumsum(dim=0) - count
+    place = torch.arange(len(label), device=label.device) - first[label]
+    shape = (len(mask), int(count.max()))
+    values, rows = score.new_full(shape, -1.0), row.new_zeros(shape)
+    values[label, place], rows[label, place] = score[label, row], row
+    values, order = values.sort(dim=1, descending=True, stable=True)
+    return values, rows.gather(1, order)
+
+
+def _mark(chosen: Tensor, rows: Tensor, taken: Tensor) -> None:
+    label, place = taken.nonzero(as_tuple=True)
+    chosen[label, rows[label, place]] = True
 
 
 def label_blocks(labels: sp.csr_array) -> Iterator[tuple[slice, Tensor]]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from .cursor import Cursor
 
+_UNTOLD = 2  # epochs without a validation loss, after which a method says that it waits for one
 _LOOKING = (
     "to look at batches call selector.peek(), and to measure accuracy take a second loader with "
     "batch_size= and without the selector"
@@ -29,7 +30,7 @@ class Reminders:
 
     def __init__(self) -> None:
         self.observed = self.weighed = self._trusting = False
-        self._said_skipping = self._said_unused = self._said_again = False
+        self._said_skipping = self._said_unused = self._said_again = self._said_untold = False
 
     def trust(self) -> None:
         """Expect nothing: who saved the state that was loaded may have done it all."""
@@ -42,6 +43,7 @@ class Reminders:
             self._all_warm_up(selector, cursor, name),
             self._used_up(selector, cursor, name),
             *self._forgotten(selector, cursor, name, selective=selective),
+            self._untold(selector, cursor, name),
         ):
             if sentence:
                 warnings.warn(sentence, stacklevel=3)
@@ -88,17 +90,33 @@ class Reminders:
         if not cursor.drawn_epoch or cursor.running or self._trusting:
             return []
         sentences = []
-        if selective and selector.learns and not self.observed:
+        weighs = selector.weighs_loss(cursor.upcoming)
+        if (selective or weighs) and selector.learns and not self.observed:
             sentences.append(
-                f"{name} draws without having seen a single prediction: call "
+                f"{name} {'draws' if selective else 'weighs the loss'} without having seen a "
+                f"single prediction: call "
                 f"observe(index, logits=...) for every batch that was trained on."
             )
         if selector.weighs_loss(cursor.drawn_epoch) and not self.weighed:
             sentences.append(
                 f"{name} weighs the loss, but a whole epoch went by without anybody asking: "
-                f"multiply the loss of every batch by loss_weight(index) where that is not None."
+                f"multiply the loss of every batch by loss_weight(index) where that is not None, "
+                f"or train on selector.loss(logits, targets, index)."
             )
         return sentences
+
+    def _untold(self, selector: Selector, cursor: Cursor, name: str) -> str | None:
+        """After a few epochs: a method that starts by the validation loss will not start."""
+        waits = selector.awaits_validation and cursor.drawn_epoch >= _UNTOLD
+        if not waits or self._said_untold:
+            return None
+        self._said_untold = True
+        return (
+            f"{name} waits for a validation loss, but {cursor.drawn_epoch} epochs went by without "
+            "one, and without it nothing starts: call selector.validated(loss) with the mean loss "
+            "on validation rows after every epoch (frameworks' integrations do where they "
+            "validate), or name the epoch to start with, start=."
+        )
 
     def warn_of_skipping(self, cursor: Cursor, *, full_pass: bool) -> None:
         """On saving, once: batches drawn cannot be told from those trained."""
