@@ -175,6 +175,8 @@ def run(stage: str, part: int, parts: int) -> None:
         if number % parts != part or tuple(map(str, one)) in done:
             continue
         dataset, regime, fold, seed, order = one
+        if dataset not in settings():  # is being tuned; start again for it
+            continue
         setting = settings()[dataset]
         if regime.startswith("under-trained"):
             setting = setting.under_trained()
