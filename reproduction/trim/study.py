@@ -137,9 +137,6 @@ def development_plan() -> Iterator[tuple[str, str, int, int, int]]:
         (MAIN, small, 2, 2),
         (more[2:], small, 0, 0),
         *((MAIN[:2], small, 0, order) for order in PLACEBOS),
-        (MAIN, LARGE, 2, 2),
-        (more[:2], DEVELOPMENT, 1, 1),
-        (MAIN, small, 3, 3),
     ]
     for regimes, datasets, fold, order in steps:
         for regime in regimes:
@@ -166,12 +163,13 @@ def final_plan() -> Iterator[tuple[str, str, int, int, int]]:
                 yield dataset, regime, fold, seed, fold
 
 
-def run(stage: str, part: int, parts: int) -> None:
-    """The cells of a stage, or every ``parts``-th of them."""
+def run(stage: str, part: int, parts: int, only: list[str], without: list[str]) -> None:
+    """The cells of a stage, or every ``parts``-th of them, of some datasets or of all."""
     table = Table(HERE / f"{stage}.csv", COLUMNS, KEYS)
     done = table.done()
     plan = development_plan() if stage == "development" else final_plan()
-    for number, one in enumerate(plan):
+    chosen = [one for one in plan if one[0] not in without and (not only or one[0] in only)]
+    for number, one in enumerate(chosen):
         if number % parts != part or tuple(map(str, one)) in done:
             continue
         dataset, regime, fold, seed, order = one
@@ -215,6 +213,8 @@ def main() -> None:
     parser.add_argument("step", choices=("tune", "tune-final", "development", "final"))
     parser.add_argument("--part", type=int, default=0, help="this process's, from 0")
     parser.add_argument("--parts", type=int, default=1, help="in how many the plan is cut")
+    parser.add_argument("--only", nargs="*", default=[], help="datasets")
+    parser.add_argument("--without", nargs="*", default=[], help="datasets")
     given = parser.parse_args()
     step = given.step
     torch.set_num_threads(1)
@@ -223,7 +223,7 @@ def main() -> None:
     elif step == "tune-final":
         tune(FINAL, given.part, given.parts)
     else:
-        run(step, given.part, given.parts)
+        run(step, given.part, given.parts, given.only, given.without)
 
 
 if __name__ == "__main__":
