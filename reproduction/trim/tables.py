@@ -26,6 +26,8 @@ SCORES = {
     "macro_f1_tuned": "Macro-F1, tuned",
     "ranking_loss": "ranking loss",
 }
+PLACEBO = 10
+"""Orders of rows from here on are placebos."""
 MARKED = re.compile(r"(<!-- (\w+): made by tables.py -->\n).*?(<!-- end -->)", re.S)
 
 Row = dict[str, str]
@@ -76,14 +78,16 @@ def signed(value: float) -> str:
     return f"{value:+.4f}".replace("-", "−")
 
 
-def mean_and_error(found: Gains, *, lower: bool = False) -> str:
+def mean_and_error(found: Gains, score: str) -> str:
     """Mean ± standard error over datasets, and on how many it is better."""
     values = np.array(list(found.values()))
-    if not values.size:
-        return "–"
-    better = int((values < 0).sum() if lower else (values > 0).sum())
     error = f" ± {values.std(ddof=1) / math.sqrt(values.size):.4f}" if values.size > 1 else ""
-    return f"{signed(float(values.mean()))}{error} ({better}/{values.size})"
+    return f"{signed(float(values.mean()))}{error} ({_better(found, score)}/{values.size})"
+
+
+def _better(found: Gains, score: str) -> int:
+    sign = -1 if score == "ranking_loss" else 1
+    return sum(sign * value > 0 for value in found.values())
 
 
 def interval(found: Gains) -> str:
@@ -112,43 +116,38 @@ def _ordered(rows: Sequence[Row], key: str) -> list[str]:
 
 def development_table() -> str:
     """A block for each regime: rules against Random."""
-    rows = read("development")
+    return _blocks(read("development"))
+
+
+def slow_table() -> str:
+    """The first trial, whose small sets were under-trained."""
+    return _blocks(read("slow"))
+
+
+def _blocks(rows: Sequence[Row]) -> str:
     blocks = []
     for regime in _ordered(rows, "regime"):
         lines = []
         for rule in _ordered(rows, "rule"):
-            if rule == "random":
+            mine = [row for row in rows if (row["regime"], row["rule"]) == (regime, rule)]
+            if rule == "random" or not mine:
                 continue
-            found = {score: gains(rows, regime, rule, score) for score in SCORES}
-            if found["macro_auc"]:
-                starts = [
-                    int(row["start"]) / int(row["epochs"])
-                    for row in rows
-                    if (row["regime"], row["rule"]) == (regime, rule) and int(row["start"])
-                ]
-                cells = sum((row["regime"], row["rule"]) == (regime, rule) for row in rows)
-                begun = f"{np.mean(starts):.2f}" if starts else "–"
-                lines.append(
-                    [
-                        rule,
-                        f"{len(starts)} of {cells}",
-                        begun,
-                        *(
-                            mean_and_error(found[score], lower=score == "ranking_loss")
-                            for score in SCORES
-                        ),
-                    ]
-                )
-        for order in sorted({row["order"] for row in rows if int(row["order"]) >= 10}):
+            begun = [int(row["start"]) / int(row["epochs"]) for row in mine if int(row["start"])]
+            when = f"{np.mean(begun):.2f}" if begun else "–"
+            lines.append([rule, f"{len(begun)} of {len(mine)}", when, *_marks(rows, regime, rule)])
+        for order in sorted({row["order"] for row in rows if int(row["order"]) >= PLACEBO}):
             found = {score: placebo_gains(rows, regime, order, score) for score in SCORES}
             if found["macro_auc"]:
-                marks = [
-                    mean_and_error(found[score], lower=score == "ranking_loss") for score in SCORES
-                ]
-                lines.append([f"placebo {int(order) - 9}: Random, other order", "–", "–", *marks])
+                name = f"placebo {int(order) - PLACEBO + 1}: Random, other order"
+                marks = [mean_and_error(found[score], score) for score in SCORES]
+                lines.append([name, "–", "–", *marks])
         head = [regime, "runs that started", "at (share of epochs)", *SCORES.values()]
         blocks.append(markdown(head, lines))
     return "\n".join(blocks)
+
+
+def _marks(rows: Sequence[Row], regime: str, rule: str) -> list[str]:
+    return [mean_and_error(gains(rows, regime, rule, score), score) for score in SCORES]
 
 
 def starts_table() -> str:
@@ -157,7 +156,7 @@ def starts_table() -> str:
     rules = [rule for rule in _ordered(rows, "rule") if rule != "random"]
     lines = []
     for dataset in _ordered(rows, "dataset"):
-        mine = [row for row in rows if row["dataset"] == dataset and int(row["order"]) < 10]
+        mine = [row for row in rows if row["dataset"] == dataset and int(row["order"]) < PLACEBO]
         random = [row for row in mine if row["rule"] == "random"]
         cells = [dataset, random[0]["epochs"], _mean(float(row["best_epoch"]) for row in random)]
         for rule in rules:
@@ -192,11 +191,6 @@ def final_table() -> str:
                 ]
             )
     return markdown(["regime: rule", "sets / pairs", *SCORES.values()], lines)
-
-
-def _better(found: Gains, score: str) -> int:
-    sign = -1 if score == "ranking_loss" else 1
-    return sum(sign * value > 0 for value in found.values())
 
 
 def dataset_table() -> str:
@@ -266,6 +260,7 @@ MADE: dict[str, Callable[[], str]] = {
     "datasets": dataset_table,
     "development": development_table,
     "starts": starts_table,
+    "slow": slow_table,
 }
 
 
