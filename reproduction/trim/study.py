@@ -195,7 +195,7 @@ def run(stage: str, part: int, parts: int, only: list[str], without: list[str]) 
                     "rate": setting.rate,
                     "epochs": setting.epochs,
                     "start": start,
-                    **{key: _short(value) for key, value in network.tested(cell).items()},
+                    **{key: shorter(value) for key, value in network.tested(cell).items()},
                 }
                 for name, (network, start) in found.items()
             ]
@@ -204,7 +204,7 @@ def run(stage: str, part: int, parts: int, only: list[str], without: list[str]) 
         print(*one, f"{time.perf_counter() - started:.1f} s", starts, flush=True)
 
 
-def _short(value: float) -> str:
+def shorter(value: float) -> str:
     return f"{value:.6g}"
 
 
