@@ -37,7 +37,7 @@ SECTIONS = [
 COMMON = set(CommonOptions.__annotations__)
 OUTSIDE = (
     *("reproduction/README.md", "reproduction/rules.md", "reproduction/tables.md"),
-    *(f"reproduction/trim/{name}.md" for name in ("README", "rules", "decision")),
+    *(f"reproduction/trim/{name}.md" for name in ("README", "rules", "decision", "tables")),
 )
 PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / page for page in OUTSIDE)]
 

@@ -119,6 +119,36 @@ def development_table() -> str:
     return _blocks(read("development"))
 
 
+def gains_table() -> str:
+    """Macro-AUC of every rule in every regime, in short."""
+    rows = read("development")
+    regimes = _ordered(rows, "regime")
+    lines = []
+    for rule in _ordered(rows, "rule"):
+        if rule != "random":
+            found = [gains(rows, regime, rule, "macro_auc") for regime in regimes]
+            lines.append([rule, *map(_in_short, found)])
+    for order in _placebos(rows):
+        found = [placebo_gains(rows, regime, order, "macro_auc") for regime in regimes]
+        lines.append([_placebo(order), *map(_in_short, found)])
+    return markdown(["Macro-AUC", *regimes], lines)
+
+
+def _in_short(found: Gains) -> str:
+    if not found:
+        return "–"
+    mean = float(np.mean(list(found.values())))
+    return f"{signed(mean)} ({_better(found, 'macro_auc')}/{len(found)})"
+
+
+def _placebos(rows: Sequence[Row]) -> list[str]:
+    return sorted({row["order"] for row in rows if int(row["order"]) >= PLACEBO})
+
+
+def _placebo(order: str) -> str:
+    return f"placebo {int(order) - PLACEBO + 1}: Random, other order"
+
+
 def slow_table() -> str:
     """The first trial, whose small sets were under-trained."""
     return _blocks(read("slow"))
@@ -135,12 +165,11 @@ def _blocks(rows: Sequence[Row]) -> str:
             begun = [int(row["start"]) / int(row["epochs"]) for row in mine if int(row["start"])]
             when = f"{np.mean(begun):.2f}" if begun else "–"
             lines.append([rule, f"{len(begun)} of {len(mine)}", when, *_marks(rows, regime, rule)])
-        for order in sorted({row["order"] for row in rows if int(row["order"]) >= PLACEBO}):
+        for order in _placebos(rows):
             found = {score: placebo_gains(rows, regime, order, score) for score in SCORES}
             if found["macro_auc"]:
-                name = f"placebo {int(order) - PLACEBO + 1}: Random, other order"
                 marks = [mean_and_error(found[score], score) for score in SCORES]
-                lines.append([name, "–", "–", *marks])
+                lines.append([_placebo(order), "–", "–", *marks])
         head = [regime, "runs that started", "at (share of epochs)", *SCORES.values()]
         blocks.append(markdown(head, lines))
     return "\n".join(blocks)
@@ -170,6 +199,30 @@ def starts_table() -> str:
 
 def _mean(values: Iterable[float]) -> str:
     return f"{np.mean(list(values)):.0f}"
+
+
+def clif_table() -> str:
+    """Trim against Random with CLIF, a line a dataset."""
+    rows = read("clif")
+    lines = []
+    for dataset in _ordered(rows, "dataset"):
+        mine = [row for row in rows if row["dataset"] == dataset]
+        trim = [row for row in mine if row["rule"] == "Trim"]
+        starts = [int(row["start"]) for row in trim if int(row["start"])]
+        lines.append(
+            [
+                dataset,
+                str(len(trim)),
+                _mean(float(row["best_epoch"]) for row in mine if row["rule"] == "random"),
+                f"{len(starts)}, epoch {_mean(map(float, starts))}" if starts else "0",
+                *(
+                    signed(gains(mine, trim[0]["regime"], "Trim", score)[dataset])
+                    for score in SCORES
+                ),
+            ]
+        )
+    head = ["dataset", "folds", "Random's best epoch, of 100", "runs in which Trim started"]
+    return markdown([*head, *(f"{title}, difference" for title in SCORES.values())], lines)
 
 
 def final_table() -> str:
@@ -258,10 +311,12 @@ MADE: dict[str, Callable[[], str]] = {
     "targets": targets_table,
     "final": final_table,
     "datasets": dataset_table,
-    "development": development_table,
+    "gains": gains_table,
     "starts": starts_table,
     "slow": slow_table,
+    "clif": clif_table,
 }
+"""What stands between the marks of README.md."""
 
 
 def page(text: str) -> str:
@@ -269,6 +324,17 @@ def page(text: str) -> str:
     return MARKED.sub(lambda found: f"{found[1]}{MADE[found[2]]()}{found[3]}", text)
 
 
+def details() -> str:
+    """The page of all rules in all regimes."""
+    return f"{DETAILS}\n{development_table()}"
+
+
+DETAILS = """# All candidates in all regimes
+
+Made by `tables.py` from `development.csv`. Mean difference to Random over datasets ± standard error, and on how many datasets it is better. [The study](README.md), [its rules](rules.md).
+"""
+
 if __name__ == "__main__":
     readme = HERE / "README.md"
     readme.write_text(page(readme.read_text(encoding="utf-8")), encoding="utf-8")
+    (HERE / "tables.md").write_text(details(), encoding="utf-8")

@@ -19,6 +19,7 @@ NUMBER = re.compile(r"[+−]\d\.\d{4}")
 def test_tables_are_those_of_the_runs() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert tables.page(text) == text
+    assert tables.details() == (tables.HERE / "tables.md").read_text(encoding="utf-8")
 
 
 def test_numbers_in_the_words_stand_in_the_tables() -> None:
