@@ -331,7 +331,8 @@ def details() -> str:
 
 DETAILS = """# All candidates in all regimes
 
-Made by `tables.py` from `development.csv`. Mean difference to Random over datasets ± standard error, and on how many datasets it is better. [The study](README.md), [its rules](rules.md).
+Made by `tables.py` from `development.csv`. Mean difference to Random over datasets ± standard
+error, and on how many datasets it is better. [The study](README.md), [its rules](rules.md).
 """
 
 if __name__ == "__main__":
