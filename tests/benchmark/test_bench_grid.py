@@ -362,7 +362,7 @@ def test_a_grid_that_only_warms_up_says_so(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('datasets = ["digits"]\nmodels = ["mlp"]\nrun_folds = [0]\nepochs = 10')
     (note,) = load_grid(path).notes
-    assert note.startswith("10 of 11 runs: All 10 epochs are warm-up")
+    assert note.startswith("11 of 12 runs: All 10 epochs are warm-up")
     assert load_grid(path, {"epochs": 11}).notes == []
 
 

@@ -88,6 +88,25 @@ def refusal(selector: d2ace.Selector) -> str:
     return "nothing was noticed"
 
 
+def validated(rank: int) -> dict[str, Any]:
+    """Losses on rows of their own, whose mean rises; then one that is none, in one process."""
+    trim = d2ace.Trim(labels(), batch_size=BATCH, seed=2)
+    batches, started, told = DistributedSelector(trim), [], ""
+    for losses in ((0.4, 0.6), (0.9, 0.1), (0.2, 0.81)):  # on average 0.5, 0.5 and 0.505
+        train(batches, 1)
+        batches.validated(losses[rank])
+        started.append(trim.first_trimmed_epoch)
+    train(batches, 1)
+    batches.validated([0.6, 0.8][rank])
+    started.append(trim.first_trimmed_epoch)
+    try:
+        batches.validated([0.5, -1.0][rank])
+    except ValueError as problem:
+        told = str(problem)
+    memory = train(batches, 1)
+    return {"started": started, "told": told, "memory": memory}
+
+
 def run(rank: int, folder: Path) -> None:
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2
@@ -97,6 +116,7 @@ def run(rank: int, folder: Path) -> None:
         "float32": train(DistributedSelector(make())),
         "float64": train(DistributedSelector(make(dtype=double)), dtype=double),
         "spoilt": spoilt(rank),
+        "validated": validated(rank),
         "different": {what: refusal(made) for what, made in different(rank).items()},
     }
     torch.save(seen, folder / f"{rank}.pt")

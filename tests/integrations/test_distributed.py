@@ -80,6 +80,15 @@ def test_selectors_that_differ_are_reported_in_all_processes(two, what, sentence
         assert "the same labels (in the same order), options, seed and loaded state" in told
 
 
+def test_processes_agree_on_the_mean_validation_loss(two):
+    for rank in two:
+        assert rank["validated"]["started"] == [None, None, None, 5]
+    assert_same(two[0]["validated"]["memory"], two[1]["validated"]["memory"])
+    assert two[0]["validated"]["memory"]["pairs.marked"].any()
+    assert "validation loss is nan" in two[0]["validated"]["told"]
+    assert "loss must be at least 0" in two[1]["validated"]["told"]
+
+
 def test_weights_are_where_the_rows_are():
     """On "meta", which stands for an accelerator here, as a selector's own are."""
     balance = d2ace.Balance(labels(), batch_size=BATCH, warmup=0)

@@ -216,10 +216,19 @@ class TestWhichPairs:
         weights = [train(one, RISING)[-1] for one in (dense, sparse)]
         assert torch.equal(*weights)
 
-    def test_many_rows_go_label_by_label(self, monkeypatch):
-        whole = train(make(start=2), RISING)[-1]
-        monkeypatch.setattr(trimming, "_PAIRS", 1)
-        assert torch.equal(train(make(start=2), RISING)[-1], whole)
+    def test_many_rows_and_labels_go_block_by_block(self):
+        n, q = 3000, 200  # 600,000 pairs, more than are compared together
+        rng = np.random.default_rng(0)
+        labels = rng.random((n, q)) < 0.1
+        probs = rng.random((n, q)).astype(np.float64) ** 6
+        selector = d2ace.Trim(labels, start=2, dtype=torch.float64)
+        list(selector)
+        selector.observe(range(n), probs=probs)
+        list(selector)
+        weight = selector.loss_weight(range(n)).numpy()
+        for block in (slice(0, 5), slice(85, 90), slice(195, 200)):
+            chosen = oracle.trimmed(abs(probs - labels)[:, block], labels[:, block], 0.2)
+            np.testing.assert_array_equal(weight[:, block] < 1, chosen)
 
     def test_one_pass_over_all_rows_after_each_epoch(self):
         selector = make(start=2, predictions="full_pass")
@@ -537,3 +546,7 @@ class TestLoss:
         batch = next(iter(selector))
         with pytest.raises(ValueError, match=r"^targets must be .* the shape .* got \[16\]"):
             selector.loss(torch.randn(BATCH, Q), LABELS[batch][:, 0], batch)
+        with pytest.raises(
+            ValueError, match=r"^logits must have shape \[2, 4\] .* row per index"
+        ):
+            selector.loss(torch.randn(BATCH, Q), LABELS[batch], batch[:2])

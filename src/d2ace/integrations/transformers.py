@@ -133,6 +133,10 @@ class SelectionMixin:
             )
         epochs = None if args.max_steps > 0 else args.num_train_epochs
         warn_of_schedule(self.selector, epochs, anew=self._anew)
+        selector = self.selector
+        ever = (selector.weighs_loss(epoch) for epoch in (selector.warmup + 1, selector.epochs))
+        if selector.awaits_validation or any(ever):
+            self._refuse_other_losses()  # now, and not when its first weights come
         size = self._train_batch_size * args.world_size
         if size != self.selector.batch_size:
             raise UserError(

@@ -395,6 +395,7 @@ class Selector(Sampler[list[int]]):
 
         ``logits`` and ``targets`` are [b, q]. Call it once per batch, instead of ``loss_weight``.
         """
+        refuse_shape(logits, (len(index), self.q), "logits")
         return weighted_loss(logits, targets, self.loss_weight(index))
 
     def validated(self, loss: Any) -> None:

@@ -120,6 +120,7 @@ class DistributedSelector(Sampler[list[int]]):
 
     def loss(self, logits: Tensor, targets: Tensor, index: Any) -> Tensor:
         """The selector's loss of this process's rows; multiply it by :meth:`loss_scale`."""
+        refuse_shape(logits, (len(index), self.selector.q), "logits")
         return weighted_loss(logits, targets, self.loss_weight(index))
 
     def validated(self, loss: Any) -> None:

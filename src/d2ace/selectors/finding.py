@@ -8,7 +8,9 @@ from d2ace._util import validation as inputs
 from d2ace._util.own_class import Family
 
 from .base import Selector
-from .registry import SELECTORS
+
+SELECTORS: dict[str, type[Selector]] = {}
+"""The methods by name; the registry fills it, so that a method may look for another one."""
 
 SELECTOR_FAMILY = Family("selector", Selector, "d2ace.Selector", SELECTORS)
 

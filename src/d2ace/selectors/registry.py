@@ -5,6 +5,7 @@ methods asks ``SELECTORS``.
 """
 
 from .base import Selector as _Selector
+from .finding import SELECTORS as SELECTORS
 
 # isort: off
 from .random import Random as Random
@@ -21,8 +22,8 @@ from .info_batch import InfoBatch as InfoBatch
 from .trim import Trim as Trim
 # isort: on
 
-SELECTORS: dict[str, type[_Selector]] = {
-    method.name: method
+SELECTORS.update(
+    (method.name, method)
     for method in list(vars().values())
     if isinstance(method, type) and issubclass(method, _Selector) and method is not _Selector
-}
+)

@@ -12,6 +12,7 @@ from d2ace._util import validation as inputs
 from d2ace._util.isolation import isolated
 
 from .base import Selector
+from .finding import find_selector
 from .history import Memory, PredictionMean
 from .random import Random
 from .trimming import has_risen, label_blocks, worst_pairs
@@ -181,8 +182,6 @@ class Trim(Selector):
 
 
 def _method(rows: Any) -> type[Selector]:
-    from .finding import find_selector  # knows all methods, and so this one
-
     method = rows if isinstance(rows, type) and issubclass(rows, Selector) else find_selector(rows)
     if issubclass(method, Trim):
         raise ValueError(

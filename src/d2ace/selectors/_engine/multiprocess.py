@@ -8,6 +8,7 @@ processes with batches of b draw what one process with batches of 2b does.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -93,11 +94,22 @@ class SharedSelector:
         They may differ, where each process validates rows of its own or rounds otherwise.
         """
         if self.world > 1:
-            mean = torch.tensor(scalar_loss(loss), dtype=torch.float64)
-            mean = mean.to(self.selector.state_device)
-            torch.distributed.all_reduce(mean)
-            loss = mean.item() / self.world
+            loss = self._mean_loss(loss)
         self.selector.validated(loss)
+
+    def _mean_loss(self, loss: Any) -> float:
+        """Over the processes; where one has none, it says why, and the others get a NaN."""
+        refusal: Exception | None = None
+        try:
+            own = scalar_loss(loss)
+        except (TypeError, ValueError) as problem:  # the others wait for this one
+            own, refusal = math.nan, problem
+        device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
+        total = torch.tensor(own, dtype=torch.float64, device=device)
+        torch.distributed.all_reduce(total)
+        if refusal is not None:
+            raise refusal
+        return total.item() / self.world
 
     @property
     def waiting(self) -> int:
