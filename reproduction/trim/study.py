@@ -62,6 +62,8 @@ KEYS = COLUMNS[:5]
 
 @dataclass(frozen=True)
 class Setting:
+    """How the networks of a dataset are trained."""
+
     rate: float
     epochs: int
 
@@ -92,11 +94,10 @@ class Table:
 
 def tune(datasets: dict[str, int], part: int, parts: int) -> None:
     """Rate: best validation Macro-AUC of Random, with and without noise; epochs: by its peak."""
-    table = Table(HERE / "settings.csv", ("dataset", "rate", "epochs", "seconds"), ("dataset",))
+    table = Table(HERE / "settings.csv", ("dataset", "rate", "epochs"), ("dataset",))
     for number, (dataset, most) in enumerate(datasets.items()):
         if number % parts != part or (dataset,) in table.done():
             continue
-        started = time.perf_counter()
         found = []
         cells = [make_cell(dataset, 0, 0, REGIMES[name]) for name in ("as they come", "20 % moved")]
         for rate in RATES:
@@ -104,11 +105,8 @@ def tune(datasets: dict[str, int], part: int, parts: int) -> None:
             found.append((float(np.mean([best[0] for best in bests])), rate, [b[1] for b in bests]))
         _, rate, peaks = max(found)
         epochs = int(np.clip(round(2 * np.mean(peaks)), 12, 2 * most))
-        seconds = (time.perf_counter() - started) / (len(RATES) * len(cells) * most)
-        table.add(
-            [{"dataset": dataset, "rate": rate, "epochs": epochs, "seconds": f"{seconds:.4f}"}]
-        )
-        print(dataset, found, epochs, f"{seconds:.4f}", flush=True)
+        table.add([{"dataset": dataset, "rate": rate, "epochs": epochs}])
+        print(dataset, found, epochs, flush=True)
 
 
 def _random(cell: Cell, rate: float, epochs: int) -> Any:
@@ -117,7 +115,7 @@ def _random(cell: Cell, rate: float, epochs: int) -> Any:
 
 
 def settings() -> dict[str, Setting]:
-    table = Table(HERE / "settings.csv", ("dataset", "rate", "epochs", "seconds"), ("dataset",))
+    table = Table(HERE / "settings.csv", ("dataset", "rate", "epochs"), ("dataset",))
     return {row["dataset"]: Setting(float(row["rate"]), int(row["epochs"])) for row in table.rows()}
 
 
