@@ -20,7 +20,7 @@ from d2ace.selectors import SELECTORS
 DOCS = Path(__file__).parent
 OUTSIDE = {
     "benchmarks": ["README.md"],
-    "reproduction": ["README.md", "rules.md", "tables.md", "figures/*.svg"],
+    "reproduction": ["README.md", "rules.md", "tables.md", "figures/*.svg", "trim/*.md"],
 }
 """Folders beside this one -> what the site shows of them, at the same place."""
 ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>~?([^<]*)</code>")

@@ -35,7 +35,10 @@ SECTIONS = [
     "Source",
 ]
 COMMON = set(CommonOptions.__annotations__)
-OUTSIDE = ("reproduction/README.md", "reproduction/rules.md", "reproduction/tables.md")
+OUTSIDE = (
+    *("reproduction/README.md", "reproduction/rules.md", "reproduction/tables.md"),
+    *(f"reproduction/trim/{name}.md" for name in ("README", "rules", "decision", "tables")),
+)
 PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / page for page in OUTSIDE)]
 
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
