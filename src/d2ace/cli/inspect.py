@@ -28,7 +28,7 @@ def inspect(
     from d2ace.report import inspect_run
 
     if above is not None and not math.isfinite(above):
-        raise UserError(f"--above is {above}; give a finite number, such as 0.6.")
+        raise UserError(f"--above is {above}; give a finite number, such as 1.5.")
     written = inspect_run(run, given_path(out, "--out"), above=above, top=top)
     if as_json:
         print(json.dumps(written.summary, indent=1, allow_nan=False))

@@ -110,7 +110,7 @@ def write_inspection(
     labels = shown_labels(by_label, issues, MOST_LABELS)
     unobserved = insights.unobserved
     pairs = (insights.n - len(unobserved)) * insights.q
-    usual = above is None and insights.state == "full"
+    usual = above is None
     heading = _Heading(
         certainty.headline(len(issues), pairs),
         certainty.lead(len(issues), usual=usual),
