@@ -46,6 +46,7 @@ def train(selector, epochs=EPOCHS, steps=None, told=None):
                 told.observe(batch, logits=logits)
             if len(drawn) == steps:
                 return drawn
+        selector.validated(0.4 + 0.1 * epoch)
     return drawn
 
 

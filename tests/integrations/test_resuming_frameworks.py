@@ -149,7 +149,9 @@ def stopped_everywhere(kind: dict[str, Any], ends: list[int], moments: tuple[str
 
 
 @pytest.mark.parametrize("kind", ["plain", "Fabric", "accelerate"])
-@pytest.mark.parametrize("varying", ["InfoBatch", "longer and longer"])
+@pytest.mark.parametrize(
+    "varying", ["InfoBatch", pytest.param("longer and longer", marks=pytest.mark.slow)]
+)
 def test_a_loop_resumes_epochs_of_different_lengths(tmp_path, kind, varying):
     case = VARYING[varying]
     whole, ends = ends_of_epochs(lightning_parts, case)
@@ -162,7 +164,13 @@ def test_a_loop_resumes_epochs_of_different_lengths(tmp_path, kind, varying):
 
 
 @pytest.mark.parametrize("kind", TRAINERS)
-@pytest.mark.parametrize("varying", VARYING)
+@pytest.mark.parametrize(
+    "varying",
+    [
+        case if case == "longer and longer" else pytest.param(case, marks=pytest.mark.slow)
+        for case in VARYING
+    ],
+)
 def test_a_trainer_resumes_epochs_of_different_lengths(tmp_path, kind, varying):
     case = VARYING[varying]
     if kind == "Lightning":

@@ -184,4 +184,5 @@ def test_few_rows(name, n):
                         selector.loss_weight(batch)
                         selector.observe(batch, probs=probs[batch])
                         drawn.append(batch)
+                    selector.validated(1.0)
                     assert (len(drawn), sum(map(len, drawn))) == (batches, rows)

@@ -76,7 +76,7 @@ def test_the_command_knows_every_setting_by_its_name(
     settings = {field.name for field in dataclasses.fields(RunConfig)}
     settings |= set(inspect.signature(d2ace.train).parameters)
     settings -= {"settings", "watch"}  # the rest by name; a function, which nobody can type
-    settings -= {"model_source", "selector_source"}  # found out, not given
+    settings -= {"model_source", "selector_source", "labels_source"}  # found out, not given
     spelt = {"model_options": "model-option", "selector_options": "selector-option"}
     for name in settings:
         assert spelt.get(name, name.replace("_", "-")) in shown

@@ -277,6 +277,7 @@ def insights_see_every_observation(cls: type[Selector], **options: Any) -> None:
             selector.loss_weight(batch)
             selector.observe(batch, logits=logits[batch])
             alone.observe(batch, logits=logits[batch].float())
+        selector.validated(validation_loss(epoch))
     assert selector.insights is not None, "there are none"
     found, expected = selector.insights.suspicion(), alone.suspicion()
     assert torch.allclose(found, expected, atol=1e-4, equal_nan=True), "they know something else"
