@@ -214,7 +214,7 @@ def test_a_file_of_others_in_the_output_folder_is_left_alone(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--above", "nan"], "--above is nan; give a finite number, such as 0.6."),
+        (["--above", "nan"], "--above is nan; give a finite number, such as 1.5."),
         (["--top", "0"], "--top"),
         (["-o", ""], "--out is empty; name a folder"),
     ],
