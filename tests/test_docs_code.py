@@ -40,7 +40,7 @@ GPU = "needs VOC2007 or COCO, and a GPU; tests/images does it with fewer and sma
 NOT_RUN = {
     "torchrun --nproc-per-node=4 -m d2ace train": LAUNCHER,
     "fabric run --devices 4": LAUNCHER,
-    "python reproduction/build.py": "writes its pages anew; tests/paper checks what it makes",
+    "python reproduction/build.py": "writes its pages anew; tests/reproduction checks them",
     "python benchmarks/": BENCHMARK,
     "mkdir -p data/voc2007 && cd data/voc2007\ncurl": DOWNLOAD,
     "mkdir -p data/coco && cd data/coco\nfor part in": DOWNLOAD,

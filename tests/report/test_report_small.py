@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from d2ace._util.errors import UserError
 from d2ace.benchmark.store.database import Store
-from d2ace.report import published, sections, summary
+from d2ace.report import compare, published, sections, summary
 from d2ace.report.collect import collect
 from d2ace.report.figures import style
 from d2ace.report.figures.cases import chosen_labels, shares
@@ -470,3 +470,11 @@ def test_a_map_of_a_metric_that_no_run_has_is_left_out(tmp_path: Path) -> None:
             report_data.scored(store, str(mix), "d2ace", undefined, study="sweep", **options)
         written = write_report(store, tmp_path / "report")
     assert written.figures == 0
+
+
+def test_the_path_of_a_store_is_refused_with_the_remedy(tmp_path):
+    remedy = r"An opened store is needed, got 'runs\.db'; open it with d2ace\.benchmark\.Store"
+    with pytest.raises(UserError, match=remedy):
+        write_report("runs.db", tmp_path / "report")
+    with Store(tmp_path / "runs.db") as store, pytest.raises(UserError, match=remedy):
+        compare(store, "runs.db")

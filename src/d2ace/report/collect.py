@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from d2ace.benchmark.store import Store, StoredRun, check_recording
+from d2ace.benchmark.store import Store, StoredRun, check_recording, opened
 
 from .method_comparison import MethodComparison, by_model
 from .method_names import order
@@ -56,7 +56,7 @@ class Laboratory:
 
 def collect(store: Store) -> Laboratory:
     """The runs of a store, sorted out. The order in which they were stored plays no part."""
-    stored = store.runs(status=None)
+    stored = opened(store).runs(status=None)
     names = tell_apart(stored)
     named = list(zip(stored, versions(stored), strict=True))
     everything = sorted(

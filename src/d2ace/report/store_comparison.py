@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from d2ace.benchmark.plan import DEFAULTS, canonical, work_of
-from d2ace.benchmark.store import Store, StoredRun
+from d2ace.benchmark.store import Store, StoredRun, opened
 from d2ace.evaluation import METRICS
 
 from .intervals import Pair, interval, over_folds
@@ -38,7 +38,7 @@ def compare(before: Store, after: Store) -> dict[str, Any]:
     least; what differs is said. A difference is taken between runs of the same fold and seed,
     second store minus first, with a 95 % interval for its mean where there are at least two.
     """
-    stored = before.runs(), after.runs()
+    stored = opened(before).runs(), opened(after).runs()
     names = tell_apart(*stored)
     first, second = (_grouped(runs, names) for runs in stored)
     common: list[dict[str, Any]] = []

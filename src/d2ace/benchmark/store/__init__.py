@@ -1,6 +1,6 @@
 """Keeping it: the SQLite file of a store, and the same as CSV."""
 
-from .database import Store, StoredRun
+from .database import Store, StoredRun, opened
 from .file import is_there
 from .shape import check_recording
 
@@ -9,4 +9,5 @@ __all__ = [
     "StoredRun",
     "check_recording",
     "is_there",
+    "opened",
 ]

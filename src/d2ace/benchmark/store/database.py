@@ -311,3 +311,12 @@ def _checked(result: Any, spec: RunSpec) -> str:
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def opened(store: Store) -> Store:
+    """The store; anything else, such as the path of one, is refused."""
+    if not isinstance(store, Store):
+        raise UserError(
+            f"An opened store is needed, got {store!r}; open it with d2ace.benchmark.Store(path)."
+        )
+    return store
