@@ -71,6 +71,7 @@ def differences(shown: Demonstration) -> Figure:
         axes.axvline(0, color=style.ZERO, linewidth=0.8)
         axes.set_yticks(range(len(rows)), [one.method for one in rows])
         axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.locator_params(axis="x", nbins=5)
         axes.set_xlabel(f"{title}, difference from {plain.method}")
         return picture
 

@@ -74,7 +74,7 @@ def write_demo_page(shown: Demonstration, out: str | Path, *, store: Path) -> Pa
         exchanged=len(data.flipped) / data.n if isinstance(data, AnnotatedData) else 0.0,
         plain=shown.methods[0].method,
         found=found[1:],
-        compared=compared[1:] if known else compared,
+        compared=compared,
         found_figure=found_errors(shown.errors) if shown.errors else None,
         difference_figure=differences(shown) if len(shown.every) > 1 else None,
         curve_figure=curves(shown.every),

@@ -15,7 +15,7 @@ from d2ace.evaluation import METRICS, Interval, confidence_interval
 from d2ace.insights import Insights
 from d2ace.report.inspection.certainty import headline, percent
 from d2ace.report.wording import counted, ranging
-from d2ace.training import RunConfig, RunResult, load_run
+from d2ace.training import RunResult, SavedRun, load_run
 
 from .known_errors import FoundErrors, KnownErrors
 
@@ -156,8 +156,8 @@ class Demonstration:
         ]
         if len(shares) > 1:
             said.append(
-                f"That is the mean of {counted(len(shares), 'run')}, from {percent(min(shares))} "
-                f"to {percent(max(shares))}."
+                f"From one of {counted(len(shares), 'run')} to another, that share is "
+                f"{percent(min(shares))} to {percent(max(shares))}."
             )
         flagged = sum(one.flagged for one in self.errors)
         runs = counted(len(self.errors), "run")
@@ -244,37 +244,32 @@ def demonstrate(
     Where the data know their errors, scores are by the true labels of the test rows; ``true`` is
     the method that was trained on the true labels.
     """
+    saved = {method: [load_run(folder) for folder in folders] for method, folders in runs.items()}
+    (plain, folders), *_ = runs.items()
+    insights = [_insights(run, place) for run, place in zip(saved[plain], folders, strict=True)]
     errors = KnownErrors(data) if isinstance(data, AnnotatedData) else None
-    first = next(iter(runs.values()))[0]
-    config = RunConfig.from_dict(load_run(first).result.config)
-    rows = None if errors is None else errors.test_rows(config)
-    found, insights, hits = [], None, []
-    for number, (method, folders) in enumerate(runs.items()):
-        results, scores = [], []
-        for folder in folders:
-            run = load_run(folder)
-            results.append(run.result)
-            known = errors is not None and rows is not None
-            scores.append(errors.test_scores(run, rows) if known else run.result.test)
-            if number == 0:
-                own = _insights(run.insights, folder)
-                insights = insights or own
-                hits += [] if errors is None else [errors.found(own)]
-        found.append(MethodRuns(method, results, scores))
+    tests = {
+        method: [run.result.test for run in own] if errors is None else errors.test_scores(own)
+        for method, own in saved.items()
+    }
+    found = [
+        MethodRuns(method, [run.result for run in own], tests[method])
+        for method, own in saved.items()
+    ]
     return Demonstration(
         data=data,
         methods=[one for one in found if one.method != true],
         true=next((one for one in found if one.method == true), None),
-        errors=hits,
-        insights=_insights(insights, first),
-        run=first,
+        errors=[] if errors is None else [errors.found(own) for own in insights],
+        insights=insights[0],
+        run=folders[0],
     )
 
 
-def _insights(found: Insights | None, folder: Path) -> Insights:
-    if found is None:
+def _insights(run: SavedRun, folder: Path) -> Insights:
+    if run.insights is None:
         raise UserError(f"{folder} was trained without insights; train it with them.")
-    return found
+    return run.insights
 
 
 def _title(metric: str) -> str:

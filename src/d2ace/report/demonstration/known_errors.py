@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,6 @@ from d2ace.insights import Insights, Records
 from d2ace.training import RunConfig, SavedRun, make_problem
 
 Flags = npt.NDArray[np.bool_]
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -72,18 +72,15 @@ class KnownErrors:
             flagged_hits=int(self.wrong[flagged["row"], flagged["label"]].sum()),
         )
 
-    def test_rows(self, config: RunConfig) -> Rows:
-        """The rows that a run is tested on; every run of the same fold is tested on these."""
-        problem = make_problem(config, self.data)
-        rows: Rows = problem.loaded.rows[problem.test.rows]
-        return rows
-
-    def test_scores(self, run: SavedRun, rows: Rows) -> dict[str, float]:
-        """The scores of a run on test rows, by their true labels."""
-        labels = [self.data.label_names.index(name) for name in run.label_names]
-        probabilities = run.predict_proba(self.data.X[rows])
-        truth = self.true_Y[rows][:, labels]
-        return evaluate(truth, probabilities, thresholds=run.thresholds).values
+    def test_scores(self, runs: Sequence[SavedRun]) -> list[dict[str, float]]:
+        """The scores of runs of one fold on its test rows, by their true labels."""
+        problem = make_problem(RunConfig.from_dict(runs[0].result.config), self.data)
+        rows = problem.loaded.rows[problem.test.rows]
+        truth = self.true_Y[rows][:, problem.loaded.labels]
+        return [
+            evaluate(truth, run.predict_proba(self.data.X[rows]), thresholds=run.thresholds).values
+            for run in runs
+        ]
 
 
 def most_suspicious(insights: Insights, count: int) -> Records:
