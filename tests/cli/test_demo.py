@@ -121,7 +121,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 4))
     lines = [
-        ",".join([*(f"{value:.3f}" for value in x), f"{x[0] > 0:d}", f"{x[1] > 0:d}"]) for x in X
+        ",".join([*(f"{value:.3f}" for value in x), f"{x[0] > 0:d}", f"{x[0] < 0.5:d}"]) for x in X
     ]
     header = "a,b,<i>c</i>,d,label:red,label:<b>blue</b>"
     (folder / "my.csv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
@@ -194,7 +194,9 @@ def test_true_labels_are_those_of_the_training_rows(digits: Shown) -> None:
 def test_a_table_of_your_own_has_no_truth(table: Shown) -> None:
     assert [each["method"] for each in table.summary["methods"]] == ["Random", "D2ACE", "Trim"]
     assert table.summary["suspects"] == []
-    assert "of 112 labels" in table.summary["found"][0]  # 80 rows: 16 to test, 8 to validate
+    sizes = table.run("random", 0).result.dataset
+    assert sizes["train"] + sizes["validation"] + sizes["test"] == 80
+    assert f"of {2 * sizes['train']} labels" in table.summary["found"][0]
     for method, each in zip(("random", "d2ace"), table.summary["methods"], strict=False):
         assert each["test"]["macro_auc"] == [table.run(method, 0).result.test["macro_auc"]]
     page = table.page.read_text(encoding="utf-8")
