@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,6 +204,18 @@ def test_a_table_of_your_own_has_no_truth(table: Shown) -> None:
     assert "trul" not in table.text + page
     assert "by their given labels" in page
     assert not list(table.folder.glob("true_labels*"))
+
+
+def test_a_run_that_was_removed_is_named(
+    table: Shown, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(table.folder, tmp_path / "out")
+    shutil.rmtree(tmp_path / "out" / "runs.db.runs")
+    words = ["--data", str(table.folder.parent / "my.csv"), "--epochs", "2", "--seeds", "1"]
+    with pytest.raises(SystemExit) as stop:
+        main(["demo", *words, "--out", str(tmp_path / "out")])
+    assert stop.value.code == 1
+    assert "was removed, but" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff" * 50, b"a,b\n1,2\n", b"a,label:b\nx,1\n"])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from d2ace._util.errors import RunError
 from d2ace._util.paths import given_path
 from d2ace.benchmark.plan import RunSpec, comparison, method_name
 from d2ace.benchmark.run import runs_folder
@@ -70,6 +71,12 @@ def demo(
     with Store(session.db) as store:
         place = folder / runs_folder(store).name
     folders = {method: [place / spec.key for spec in runs] for method, runs in specs.items()}
+    gone = [one for places in folders.values() for one in places if not one.is_dir()]
+    if gone:
+        raise RunError(
+            f"{gone[0]} was removed, but {session.db} still has its scores; name another folder "
+            "with --out."
+        )
     shown = demonstrate(folders, table, true=TRUE)
     written = write_demo_page(shown, page.folder, store=session.db)
     if as_json:
