@@ -410,14 +410,15 @@ def test_no_name_for_a_folder_is_not_the_current_folder(
     assert [path.name for path in tmp_path.iterdir()] == ["runs.db"]
 
 
-def test_a_picture_in_the_way_of_the_demo_is_left_alone(
+def test_a_page_in_the_way_of_the_demo_is_left_alone(
     tmp_path: Path, refused: Callable[..., str]
 ) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "chosen.png").write_bytes(NOTES)
+    page = tmp_path / "out" / "report" / "index.html"
+    page.parent.mkdir(parents=True)
+    page.write_bytes(NOTES)
     said = refused("demo", "--out", "out", "--epochs", "1", "--seeds", "1")
-    assert "chosen.png was not written by d2ace" in said
-    assert contents(tmp_path) == {"out/chosen.png": NOTES}
+    assert "index.html was not written by d2ace" in said
+    assert contents(tmp_path) == {"out/report/index.html": NOTES}
 
 
 # Exports ------------------------------------------------------------------------------------

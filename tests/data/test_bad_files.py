@@ -93,7 +93,7 @@ BYTES = {
     "other.arff.gz": (HEAD.encode() + ROW.encode(), "truncated or not a .gz file"),
     "cut.arff.bz2": (bz2.compress(HEAD.encode() * 500)[:-20], "truncated or not a .bz2 file"),
     "nothing.arff.gz": (gzip.compress(b""), "is empty after decompression"),
-    "table.csv": (b"1,2,3\n", "unknown format; files end in .arff"),
+    "table.xlsx": (b"1,2,3\n", "unknown format; files end in .arff"),
 }
 
 

@@ -420,14 +420,15 @@ def test_an_output_that_cannot_be_is_reported_in_one_sentence(
 
 
 @pytest.mark.parametrize("shape", [as_a_file, as_a_folder, as_a_link_to_a_file])
-@pytest.mark.parametrize("name", ["validation.png", "chosen.png"])
-def test_the_demo_does_not_replace_a_strangers_picture(
+@pytest.mark.parametrize("name", ["report/index.html", "true_labels_seed_0.csv"])
+def test_the_demo_does_not_replace_a_strangers_file(
     capsys: pytest.CaptureFixture[str],
     places: tuple[Path, Path],
     name: str,
     shape: Callable[[Path, Path], None],
 ) -> None:
     out, outside = places
+    (out / name).parent.mkdir(exist_ok=True)
     shape(out / name, outside)
     before = everything(out.parent)
     code, err = run(capsys, "demo", "--out", str(out), "--seeds", "1", "--epochs", "1")
@@ -438,11 +439,10 @@ def test_the_demo_does_not_replace_a_strangers_picture(
 
 
 @pytest.mark.slow
-def test_the_demo_replaces_its_own_pictures(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_demo_replaces_its_own_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for epochs in ("1", "2"):
         words = ("demo", "--out", str(tmp_path), "--seeds", "1", "--epochs", epochs, "--json")
         code, err = run(capsys, *words)
         assert code == 0, err
-        assert (tmp_path / "validation.png").read_bytes().startswith(b"\x89PNG")
+        page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+        assert f"{epochs} epoch" in page

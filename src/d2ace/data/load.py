@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from d2ace.data.readers.arff import READER_VERSION, declares_any, read_arff, read_arff_features
+from d2ace.data.readers.csv_table import read_csv, read_csv_features
 from d2ace.data.readers.label_names import Labels, label_file
 from d2ace.data.readers.libsvm import read_libsvm, read_libsvm_features
 from d2ace.data.readers.mat import read_mat, read_mat_features
@@ -45,8 +46,9 @@ def load(
     ----------
     source
         A name of the catalogue (``d2ace data list``), ``"digits"``, or the path of an ARFF, LibSVM,
-        NPZ or MATLAB file; texts ending in ``.gz`` or ``.bz2`` are read too. Several ARFF or
-        LibSVM paths that belong together (train and test part) are joined in the order given.
+        CSV, NPZ or MATLAB file; texts ending in ``.gz`` or ``.bz2`` are read too. Several ARFF or
+        LibSVM paths that belong together (train and test part) are joined in the order given. Of a
+        CSV file, columns whose name begins with ``label:`` are labels.
     labels, labels_at
         Which attributes of an ARFF file are labels: names, a count at the ``"start"`` or ``"end"``,
         or the path of a MULAN label list. By default the ``.xml`` beside the file says it, or else
@@ -105,6 +107,9 @@ def load(
             return read_npz(sources[0])
         if form == ".mat":
             return read_mat(sources[0])
+        if form == ".csv":
+            how = {"reader": ["csv", 1], "files": [paths[0].name], "missing": missing}
+            return _remembered(cache, sources, how, lambda: read_csv(sources[0], missing), [])
         if form in LIBSVM_SUFFIXES:
             how = {"reader": ["libsvm", READER_VERSION], "files": [path.name for path in paths]}
             return _remembered(cache, sources, how, lambda: (read_libsvm(sources), []), [])
@@ -131,6 +136,8 @@ def load_features(source: str | os.PathLike[str], names: Sequence[str]) -> Multi
             return read_npz_features(file)
         if form == ".mat":
             return read_mat_features(file)
+        if form == ".csv":
+            return read_csv_features(file)
         if form in LIBSVM_SUFFIXES:
             return read_libsvm_features(file, names)
         if numbered(names) and not declares_any(file, names):
@@ -233,11 +240,11 @@ def _form(paths: list[Path]) -> str:
         raise UnknownDataError(
             f"{shown(paths[0])}: {form} files are read as they are; decompress it"
         )
-    if form in (".npz", ".mat") and len(paths) > 1:
+    if form in (".npz", ".mat", ".csv") and len(paths) > 1:
         raise UnknownDataError(f"{shown(paths[0])}: only ARFF and LibSVM files can be joined")
-    if form not in (".arff", ".npz", ".mat", *LIBSVM_SUFFIXES):
+    if form not in (".arff", ".csv", ".npz", ".mat", *LIBSVM_SUFFIXES):
         Source.read(paths[0])  # a missing file or a folder is the better complaint
-        known = ", ".join((".arff", ".npz", ".mat", *LIBSVM_SUFFIXES))
+        known = ", ".join((".arff", ".csv", ".npz", ".mat", *LIBSVM_SUFFIXES))
         raise UnknownDataError(
             f"{shown(paths[0])}: unknown format; files end in {known} (texts also in .gz, .bz2)"
         )

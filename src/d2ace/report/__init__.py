@@ -15,6 +15,10 @@ from .store_comparison import compare
 from .tables.table import Cell, ReportTable
 
 if TYPE_CHECKING:
+    from .demonstration import Demonstration as Demonstration
+    from .demonstration import KnownErrors as KnownErrors
+    from .demonstration import demonstrate as demonstrate
+    from .demonstration import write_demo_page as write_demo_page
     from .inspection import Inspection as Inspection
     from .inspection import inspect_run as inspect_run
     from .inspection import write_inspection as write_inspection
@@ -23,9 +27,13 @@ if TYPE_CHECKING:
 
 # Loaded when first used: a page needs jinja2.
 _PAGES = {
+    "Demonstration": "demonstration",
     "Inspection": "inspection",
+    "KnownErrors": "demonstration",
     "Written": "page",
+    "demonstrate": "demonstration",
     "inspect_run": "inspection",
+    "write_demo_page": "demonstration",
     "write_inspection": "inspection",
     "write_report": "page",
 }

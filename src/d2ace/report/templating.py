@@ -9,9 +9,10 @@ from importlib import resources
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from .figures import style
+from .figures.figure import Figure
 
 TEMPLATES = "templates"
 
@@ -52,6 +53,12 @@ def render(
         policy="; ".join([*policy, "base-uri 'none'", "form-action 'none'"]),
         **values,
     )
+
+
+def drawing(figure: Figure) -> Markup:
+    """A figure inside a page, with its words for those who do not see it."""
+    svg = figure.svg().replace("<svg ", f'<svg role="img" aria-label="{escape(figure.alt)}" ', 1)
+    return Markup(svg)  # noqa: S704 - matplotlib escapes what it prints
 
 
 def _template(name: str) -> str:

@@ -17,6 +17,7 @@ from .predictions import refuse_other_file, write_predictions
 from .problem import Rows, Split
 from .result import STILL_IMPROVING, RunResult, still_improving
 from .single import train_config
+from .split import make_problem
 from .trainer import Trainer
 from .tuning import MODEL_GRIDS, SELECTOR_GRIDS, tuned
 from .verified import load_tensors, make_folder, save_tensors
@@ -42,6 +43,7 @@ __all__ = [
     "load_tensors",
     "make_fabric",
     "make_folder",
+    "make_problem",
     "protocol_of",
     "reads_images",
     "refuse_other_file",

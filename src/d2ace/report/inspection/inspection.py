@@ -8,15 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup, escape
-
 from d2ace._util import validation as inputs
 from d2ace._util.errors import UserError
 from d2ace.data import MultiLabelData
 from d2ace.insights import Insights, Records
-from d2ace.report.figures.figure import Figure
 from d2ace.report.folder import WrittenFolder
-from d2ace.report.templating import render
+from d2ace.report.templating import drawing, render
 from d2ace.report.wording import counted
 
 from . import certainty
@@ -156,7 +153,7 @@ def write_inspection(
         all_labels=insights.q,
         full_bar=_full_bar(labels),
         figure=figure,
-        drawing=None if figure is None else _drawing(figure),
+        drawing=None if figure is None else drawing(figure),
         hardest=hardest,
         hard_cards=hard_cards,
         unobserved=unobserved[:20].tolist(),
@@ -210,11 +207,6 @@ def _full_bar(labels: list[ShownLabel]) -> float:
     """What share a full bar is: the next round one."""
     shares = [share for one in labels for share in (one.missing, one.spurious) if share > 0]
     return next((full for full in _FULL_BARS if full >= max(shares, default=0.0)), 1.0)
-
-
-def _drawing(figure: Figure) -> Markup:
-    svg = figure.svg().replace("<svg ", f'<svg role="img" aria-label="{escape(figure.alt)}" ', 1)
-    return Markup(svg)  # noqa: S704 - matplotlib escapes what it prints
 
 
 def _first(records: Records, most: int) -> Records:
