@@ -225,6 +225,14 @@ class TestKeptNeighbours:
         assert torch.equal(found, kept)
         assert self.searches(tmp_path)[0] == 0
 
+    def test_a_file_that_names_rows_which_are_not_there_is_not_used(self, tmp_path):
+        _, found = self.searches(tmp_path)
+        (file,) = tmp_path.iterdir()
+        np.savez(file, index=found.numpy() + 300, recall=1.0)
+        count, again = self.searches(tmp_path)
+        assert count == 1
+        assert torch.equal(found, again)
+
     def test_a_folder_that_cannot_be_written_costs_nothing_but_time(self, tmp_path):
         (tmp_path / "file").write_text("mine")
         count, found = self.searches(tmp_path / "file")

@@ -17,6 +17,8 @@ from d2ace._util.atomic import write_whole
 
 __all__ = ["NeighborFiles"]
 
+_FORMAT = 1  # raise it when a search finds other rows than before
+
 
 class NeighborFiles:
     """One file of a folder, named after everything that decides what is in it."""
@@ -27,7 +29,7 @@ class NeighborFiles:
     @classmethod
     def of(cls, folder: Path, features: Any, *wanted: Any) -> NeighborFiles:
         """The file of a search for ``wanted`` in ``features``."""
-        digest = hashlib.sha256(repr((features.shape, features.dtype, *wanted)).encode())
+        digest = hashlib.sha256(repr((_FORMAT, features.shape, features.dtype, *wanted)).encode())
         if isinstance(features, Tensor):
             for part in features.split(1 << 14):
                 digest.update(part.detach().cpu().contiguous().numpy().data)
@@ -41,7 +43,8 @@ class NeighborFiles:
         with contextlib.suppress(OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             with np.load(self._path, allow_pickle=False) as kept:  # checks the archive's CRC
                 index, recall = kept["index"], float(kept["recall"])
-            if index.shape == shape and index.dtype == np.int64:
+            rows_exist = index.size == 0 or (index.min() >= 0 and index.max() < shape[0])
+            if index.shape == shape and index.dtype == np.int64 and rows_exist:
                 return torch.from_numpy(index), recall
         return None
 
