@@ -29,23 +29,28 @@ def reference_of_commands() -> str:
 
 
 def _section(words: str, command: Any) -> str:
-    context = command.make_context(words, [], resilient_parsing=True)
-    usage = " ".join([words, *command.collect_usage_pieces(context)])
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    usage = " ".join([words, *map(_argument, arguments), "[OPTIONS]"])
     parts = [f"## {words}", inspect.cleandoc(command.help or ""), f"```text\n{usage}\n```"]
-    rows = [_row(parameter, context) for parameter in command.params]
-    parts.append("\n".join(["| option | meaning |", "| --- | --- |", *rows]))
+    rows = [_row(parameter) for parameter in command.params]
+    parts.append("\n".join(["| option | meaning |", "| --- | --- |", *rows]) if rows else "")
     return "\n\n".join(parts)
 
 
-def _row(parameter: Any, context: Any) -> str:
-    names = [*parameter.opts, *parameter.secondary_opts]
-    value = parameter.metavar or parameter.type.name.upper()
+def _argument(parameter: Any) -> str:
+    name = str(parameter.metavar or parameter.name).strip("[]{}").upper()
+    return name if parameter.required else f"[{name}]"
+
+
+def _row(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        names, value = [str(parameter.metavar or parameter.name).strip("[]{}")], ""
-    kind = "" if not value or getattr(parameter, "is_flag", False) else f" {value}"
-    shown = ", ".join(f"`{name}{kind}`" for name in names)
-    default = parameter.get_default(context)
-    known = default is not None and default is not False and default != []
+        shown = f"`{_argument(parameter)}`"
+    else:
+        value = "" if parameter.is_flag else f" {parameter.metavar or 'VALUE'}"
+        names = [*parameter.opts, *parameter.secondary_opts]
+        shown = ", ".join(f"`{name}{value}`" for name in names)
+    default = parameter.default
+    known = default not in (None, False, [], ())
     after = f" Default: `{default}`." if known else " Required." if parameter.required else ""
     return f"| {shown} | {_text(parameter.help or '')}{after} |"
 
