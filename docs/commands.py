@@ -50,7 +50,7 @@ def _row(parameter: Any) -> str:
         names = [*parameter.opts, *parameter.secondary_opts]
         shown = ", ".join(f"`{name}{value}`" for name in names)
     default = parameter.default
-    known = default not in (None, False, [], ())
+    known = not (default is None or default is False or default == [])
     after = f" Default: `{default}`." if known else " Required." if parameter.required else ""
     return f"| {shown} | {_text(parameter.help or '')}{after} |"
 

@@ -1,10 +1,10 @@
-"""Three lines make a training loop select its batches.
+"""Two new lines and three changed ones make a training loop select its batches.
 
 A small multi-label network learns which digits are pasted on a canvas, from scikit-learn's bundled
 scans of handwriting. It is trained twice from the same start: once on random batches, once on
-batches that D2ACE selects. The three lines are marked; everything else is an ordinary loop.
+batches that D2ACE selects. The five lines are marked; everything else is an ordinary loop.
 
-    python examples/three_lines.py            # well under a minute
+    python examples/own_loop.py            # well under a minute
 """
 
 from __future__ import annotations
@@ -51,22 +51,20 @@ def train(method: str, seed: int, epochs: int, data: list[torch.Tensor]) -> tupl
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     criterion = nn.BCEWithLogitsLoss()
 
-    train_set = d2ace.IndexedDataset(
-        TensorDataset(X_train, Y_train)
-    )  # line 1: rows know themselves
-    selector = d2ace.make_selector(
+    selector = d2ace.make_selector(  # new
         method, Y_train, X_train, batch_size=64, epochs=epochs, warmup=5, seed=seed
     )
-    loader = DataLoader(train_set, batch_sampler=selector)  # line 2: the selector draws
+    train_set = d2ace.IndexedDataset(TensorDataset(X_train, Y_train))  # changed: adds the row index
+    loader = DataLoader(train_set, batch_sampler=selector)  # changed: no batch_size, no shuffle
     start = time.perf_counter()
     for _ in range(epochs):
-        for index, x, y in loader:
+        for index, x, y in loader:  # changed: unpacks the index too
             logits = model(x)
             loss = criterion(logits, y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            selector.observe(index, logits=logits)  # line 3: the selector learns
+            selector.observe(index, logits=logits)  # new
     seconds = time.perf_counter() - start
     model.eval()
     with torch.no_grad():
