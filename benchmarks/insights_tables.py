@@ -133,7 +133,7 @@ def draws(lines: list[Line]) -> str:
 
 
 def summary(path: Path) -> str:
-    """The table of docs/insights.md."""
+    """The table of docs/explanation/insights.md."""
     lines = chosen(read(path), model="mlp", draw="random")
     head = ["dataset", "found: insights", "cleanlab", "flagged: precision", "recall", "F1"]
     head += ["F1 of cleanlab", "cost"]

@@ -6,6 +6,7 @@ A page says ``<!-- table of methods -->`` where a list belongs; :data:`LISTS` ma
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,19 @@ from d2ace.evaluation import METRICS
 from d2ace.models import MODELS
 from d2ace.selectors import SELECTORS
 
+sys.path.insert(0, str(Path(__file__).parent))  # beside this file, which is loaded by its path
+from commands import reference_of_commands  # noqa: E402
+
 DOCS = Path(__file__).parent
+METHODS = DOCS / "reference" / "methods"
 OUTSIDE = {
     "benchmarks": ["README.md"],
-    "reproduction": ["README.md", "rules.md", "tables.md", "figures/*.svg", "trim/*.md"],
+    "reproduction": ["*.md", "*.csv", "figures/*.svg", "trim/*.md", "trim/*.csv"],
 }
 """Folders beside this one -> what the site shows of them, at the same place."""
 ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>~?([^<]*)</code>")
+LONG = "tables.md"
+"""Pages of this name are thousands of lines of numbers: a link opens them, no search and no menu."""
 HEAD = ("prefers", "try it when", "also needs", "cost per epoch")
 """What the first lines of a method's card say."""
 
@@ -41,7 +48,7 @@ def table_of_methods() -> str:
 
 def card_head(name: str) -> Mapping[str, str]:
     """The first lines of a method's card."""
-    return get_data((DOCS / "methods" / f"{name}.md").read_text(encoding="utf-8"))[1]
+    return get_data((METHODS / f"{name}.md").read_text(encoding="utf-8"))[1]
 
 
 def table_of_metrics() -> str:
@@ -68,6 +75,7 @@ LISTS: dict[str, Callable[[], str]] = {
     "reference of methods": lambda: "\n\n".join(
         f"::: d2ace.{method.__name__}" for method in SELECTORS.values()
     ),
+    "reference of commands": reference_of_commands,
     "names of metrics": lambda: ", ".join(METRICS),
     "names of models": lambda: ", ".join(model.__name__ for model in MODELS.values()),
 }
@@ -84,10 +92,10 @@ def with_lists(markdown: str) -> str:
 
 def on_config(config: Any) -> Any:
     """The cards in the menu, in the order of the methods."""
-    cards = [{method.title: f"methods/{name}.md"} for name, method in SELECTORS.items()]
-    for entry in config.nav:
-        if "Methods" in entry:
-            entry["Methods"] = cards
+    cards = [{method.title: f"reference/methods/{name}.md"} for name, method in SELECTORS.items()]
+    (reference,) = [entry["Reference"] for entry in config.nav if "Reference" in entry]
+    (methods,) = [entry for entry in reference if isinstance(entry, dict) and "Methods" in entry]
+    methods["Methods"] = ["reference/methods/README.md", *cards]
     return config
 
 
@@ -105,6 +113,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     """Lists where they belong; links out of the folder lead to the added page, or to the start."""
     markdown = with_lists(markdown)
     uri = page.file.src_uri
+    if page.file.name + ".md" == LONG:
+        page.meta |= {"search": {"exclude": True}, "hide": ["navigation", "toc"]}
     if uri.partition("/")[0] in OUTSIDE:
         return markdown.replace("](../docs/", "](../")
     up = "../" * uri.count("/")

@@ -104,7 +104,7 @@ def images(laboratory: Laboratory) -> Finding:
     """VOC2007 and MS-COCO are out of reach."""
     return (
         UNTESTABLE,
-        "neither is here, nor a pretrained ResNet-101; [images](../docs/images.md) has more",
+        "neither is here, nor a pretrained ResNet-101; [images](../docs/how-to/images.md) has more",
     )
 
 

@@ -51,15 +51,15 @@ NOT_RUN = {
 """Beginnings of commands that no test runs, and why."""
 
 NOT_TRIED = {
-    "d2ace.training.api.train": "trains for seconds; the page on training does the same",
-    "d2ace.data.images": "needs VOC2007; the page on images does the same",
+    "d2ace.training.api.train": "trains for seconds; the guide does the same",
+    "d2ace.data.images": "needs VOC2007; the guide does the same",
 }
 """Objects whose examples in the docstring are marked as skipped, and why."""
 
 
 def in_nav(entries: Any) -> Iterator[str]:
     for entry in entries:
-        for target in entry.values():
+        for target in [entry] if isinstance(entry, str) else entry.values():
             yield from [target] if isinstance(target, str) else in_nav(target)
 
 
@@ -121,27 +121,28 @@ def for_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 PREPARED: dict[str, Callable[[Path, pytest.MonkeyPatch], dict[str, Any]]] = {
-    "data.md": for_data,
-    "images.md": for_images,
-    "report.md": for_report,
+    "how-to/load-data.md": for_data,
+    "how-to/images.md": for_images,
+    "how-to/read-a-report.md": for_report,
 }
-REAL_DATA = {"data.md"}
+REAL_DATA = {"how-to/load-data.md", "how-to/prepare-and-split.md"}
 PRINTED = {
-    "benchmark.md": ["/ CLIF / Random"],
-    "data.md": ["birds, prepared by protocol 'paper': kept 322 of 645 rows"],
-    "evaluation.md": ["0 labels have one class only", "nan nan", "Random win"],
-    "integrations.md": ["The loader draws from BatchSampler over RandomSampler"],
-    "models.md": ["classification"],
-    "training.md": ["RunResult(digits, mlp, d2ace, fold 0, seed 0: test macro_auc"],
+    "how-to/check-batches.md": ["The loader draws from BatchSampler over RandomSampler"],
+    "how-to/prepare-and-split.md": ["birds, prepared by protocol 'paper': kept 322 of 645 rows"],
+    "how-to/resume.md": ["epoch 3\nepoch 4\n"],
+    "how-to/run-a-grid.md": ["/ CLIF / Random"],
+    "how-to/train-a-run.md": ["RunResult(digits, mlp, d2ace, fold 0, seed 0: test macro_auc"],
+    "reference/metrics.md": ["0 labels have one class only", "nan nan", "Random win"],
+    "reference/models.md": ["classification"],
 }
 NOISY = [  # what the frameworks say of themselves
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
 ]
 WITH_PYTHON = [
-    pytest.param(page, marks=NOISY if page == "integrations.md" else ())
+    pytest.param(page, marks=NOISY if page == "how-to/lightning.md" else ())
     for page in PAGES
-    if blocks(page, "python")
+    if blocks(page, "python") and not page.startswith("tutorials/")  # these run as notebooks
 ]
 
 
@@ -197,17 +198,18 @@ def test_no_reason_is_left_over() -> None:
 def for_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the commands find in their folder: the grid and the classes that a page shows."""
     for_report(folder, monkeypatch)
-    ((_, grid),) = blocks("benchmark.md", "toml")
+    ((_, grid),) = blocks("how-to/run-a-grid.md", "toml")
     (folder / "mine.toml").write_text(grid)
     shutil.copy(folder / "runs.db", folder / "images.db")
-    ((_, grid),) = blocks("images.md", "toml")
+    ((_, grid),) = blocks("how-to/images.md", "toml")
     (folder / "images.toml").write_text(grid)
     (folder / "my-data.arff").write_text("")
+    (folder / "my.csv").write_text("x,label:sun\n" + "1,1\n2,0\n" * 20)
     (folder / "issues.csv").write_text("row,label,given,suggested\n")
     (folder / "my_selector.py").write_text(
         "import d2ace\nclass MySelector(d2ace.Random):\n    pass\n"
     )
-    ((_, model),) = blocks("writing-a-model.md", "python")
+    ((_, model),) = blocks("how-to/own-model.md", "python")
     (folder / "mine.py").write_text(model)
     unused = shutil.ignore_patterns("figures", "__pycache__")
     shutil.copytree(ROOT / "reproduction", folder / "reproduction", ignore=unused)
@@ -281,10 +283,11 @@ def test_the_reference_shows_examples_only_where_they_run() -> None:
 def test_the_reference_shows_what_people_use() -> None:
     shown = set(shown_objects())
     assert {f"d2ace.{method.__name__}" for method in d2ace.SELECTORS.values()} <= shown
-    for name in ("benchmark", "data", "evaluation", "models"):
+    assert "d2ace.Insights" in shown
+    for name in ("benchmark", "data", "evaluation", "insights", "models", "report"):
         module = importlib.import_module(f"d2ace.{name}")
         known = {key for key in module.__all__ if callable(getattr(module, key))}
-        assert {f"d2ace.{name}.{key}" for key in known} - shown == set()
+        assert {f"d2ace.{name}.{key}" for key in known} - shown <= {"d2ace.insights.Insights"}
     assert {"d2ace.train", "d2ace.load_run"} <= {
         f"d2ace.{name.rsplit('.', 1)[1]}" for name in shown if ".training." in name
     }

@@ -49,7 +49,7 @@ def test_the_readme_runs(root):
 
 
 ALONE = [
-    "three_lines.py",
+    "own_loop.py",
     "own_selector.py",
     "sklearn_classifier.py",
     "lightning_trainer.py",

@@ -8,7 +8,7 @@ from d2ace.benchmark.plan.grid import AXES, KEYS, SETTINGS, load_grid, packaged
 
 
 def page(root) -> str:
-    return (root / "docs" / "benchmark.md").read_text(encoding="utf-8")
+    return (root / "docs" / "how-to" / "run-a-grid.md").read_text(encoding="utf-8")
 
 
 def blocks(root, language: str) -> list[str]:
@@ -17,7 +17,7 @@ def blocks(root, language: str) -> list[str]:
 
 def test_its_code_runs(root, capsys):
     for block in blocks(root, "python"):
-        exec(compile(block, "docs/benchmark.md", "exec"), {})  # noqa: S102
+        exec(compile(block, "docs/how-to/run-a-grid.md", "exec"), {})  # noqa: S102
     assert "/ CLIF / Random" in capsys.readouterr().out
 
 

@@ -14,7 +14,7 @@ from d2ace.evaluation import METRICS
 
 @pytest.fixture
 def page(root: Path) -> str:
-    return (root / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    return (root / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
 
 
 def test_every_metric_is_listed(page: str) -> None:

@@ -88,8 +88,10 @@ class Browser:
                 assert "error" not in answer, f"{method}: {answer.get('error')}"
                 return answer["result"]
 
-    def show(self, page: Path, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
-        """Open a file as a reader with such a screen would."""
+    def show(
+        self, page: Path | str, width: int = 1280, height: int = 900, scheme: str = "light"
+    ) -> None:
+        """Open a file, or an address, as a reader with such a screen would."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -100,7 +102,7 @@ class Browser:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=features)
         self._loaded = False
-        answer = self.call("Page.navigate", url=page.as_uri())
+        answer = self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         assert "errorText" not in answer, f"{page}: {answer['errorText']}"
         while not self._loaded:
             self._next()

@@ -1,4 +1,4 @@
-"""The tables of benchmarks/insights.md and docs/insights.md are what the results give."""
+"""The tables of benchmarks/insights.md and docs/explanation/insights.md are what the results give."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def test_the_tables_come_from_the_results():
     spec.loader.exec_module(module)
     results = FOLDER / "insights.csv"
     assert module.tables(results) in (FOLDER / "insights.md").read_text(encoding="utf-8")
-    page = FOLDER.parent / "docs" / "insights.md"
+    page = FOLDER.parent / "docs" / "explanation" / "insights.md"
     assert module.summary(results) in page.read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ ROW = re.compile(r"^\| `(\w+)` \|[^|]*\| `([^|]*)` \| `([^|]*)` \|[^|]*\|[^|\n]*
 
 @pytest.fixture
 def page(root) -> str:
-    return (root / "docs" / "models.md").read_text(encoding="utf-8")
+    return (root / "docs" / "reference" / "models.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", list(MODELS))

@@ -23,7 +23,7 @@ FILES = {
     *("index.html", "label_issues.csv", "rows.csv", "labels.csv", "insights.json"),
     "d2ace-files.json",
 }
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "insights.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "insights.md"
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

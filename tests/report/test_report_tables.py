@@ -15,7 +15,7 @@ from d2ace._util.errors import UserError
 from d2ace.benchmark.store.database import Store
 from d2ace.report import register_table
 
-PAGE = Path(__file__).parents[2] / "docs" / "report.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "read-a-report.md"
 
 
 def example() -> str:

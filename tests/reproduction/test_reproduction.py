@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REPRODUCTION = ROOT / "reproduction"
 WORDS = {
     REPRODUCTION: REPRODUCTION / "README.md",
-    ROOT / "docs" / "images": ROOT / "docs" / "images.md",
+    ROOT / "docs" / "images": ROOT / "docs" / "explanation" / "images.md",
 }
 by_study = pytest.mark.parametrize("place", list(WORDS), ids=lambda place: place.name)
 NUMBER = re.compile(r"(?<![\w.])\d\.\d{3,}")

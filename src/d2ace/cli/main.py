@@ -54,7 +54,7 @@ def _run(words: list[str], *, debug: bool, alone: bool) -> int:
     warnings.showwarning = _show_warning
     try:
         with _ended_by_signals() if alone else nullcontext():
-            code = _application(typer)(args=words, prog_name="d2ace", standalone_mode=False)
+            code = application(typer)(args=words, prog_name="d2ace", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except typer.Exit as stop:
         return int(stop.exit_code)
@@ -117,7 +117,8 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(each, afterwards)
 
 
-def _application(typer: Any) -> Any:
+def application(typer: Any) -> Any:
+    """All commands; typer comes as an argument, so that a missing one is an error in words."""
     from .bench import ablate, bench, compare, sweep
     from .data import app as data
     from .demo import demo

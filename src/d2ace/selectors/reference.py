@@ -1,6 +1,6 @@
 """What the authors' public code does otherwise than their papers print: ``preset="reference"``.
 
-Schedules, constants and quirks of all methods are here; docs/paper-vs-code.md tells where each was
+Schedules, constants and quirks of all methods are here; docs/explanation/paper-vs-code.md tells where each was
 found. A method names its :class:`Reference` and calls the functions below.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 PRECISION, RECALL = 0.33, 0.42
 """Of what is flagged, the share that is wrong; of what is wrong, the share that is flagged.
 
-Means over the ten datasets of docs/insights.md, at the default limit.
+Means over the ten datasets of docs/explanation/insights.md, at the default limit.
 """
 
 
