@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor
 
+from ._engine.kept_rows import KeptRows
 from .scores import Positives, row_blocks
 
 BINS = 5  # equal bins of uncertainty on [0, 1] for mutual information
@@ -47,7 +48,10 @@ class LocalCorrelation:
         device: torch.device,
         *,
         listed: bool | None = None,
+        kept: KeptRows | None = None,
     ) -> None:
+        self.kept = kept or KeptRows(labels.shape[0])
+        labels, around = self.kept.of(labels), self.kept.of(around)
         n, q = labels.shape
         self.n, self.q, self.device = n, q, device
         owned = np.diff(labels.indptr).astype(np.int64)
@@ -72,6 +76,10 @@ class LocalCorrelation:
         else:
             (self.around,) = self._compact(around.indices)
             self.around_pointer = around.indptr
+
+    def fits(self, kept: KeptRows, device: torch.device) -> bool:
+        """Whether it was made for these rows, and is on this device."""
+        return self.kept is kept and self.device == device
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(self.device)
@@ -109,7 +117,7 @@ class LocalCorrelation:
     def cosines(self, masked: Tensor, *, epsilon: float = 0.0) -> Tensor:
         """C [q, q]: symmetric, with ones and zeros as diagonal; ``epsilon`` is added to norms."""
         squares = segment_sums(masked.square().index_select(0, self.by_column), self.column_starts)
-        norm = squares.sqrt_()
+        norm = self.kept.sum(squares).sqrt_()
         present = norm >= _EMPTY
         scale = norm + epsilon if epsilon else torch.where(present, norm, torch.inf)
         unit = masked / scale.index_select(0, self.columns)
@@ -117,7 +125,7 @@ class LocalCorrelation:
             cosine = masked.new_zeros(self.q * self.q)
             products = unit.index_select(0, self.first) * unit.index_select(0, self.second)
             cosine[self.cells] = segment_sums(products, self.cell_starts)
-            cosine = cosine.view(self.q, self.q)
+            cosine = self.kept.sum(cosine.view(self.q, self.q))
             cosine = cosine + cosine.T
         else:
             cosine = self._gram(unit)
@@ -133,6 +141,7 @@ class LocalCorrelation:
             block[self.positives.within(rows)] = unit[pointer[rows.start] : pointer[rows.stop]]
             block = block.view(-1, self.q)
             gram.addmm_(block.T, block)
+        gram = self.kept.sum(gram)
         return (gram + gram.T) / 2  # symmetric to the last bit
 
     def local_sums(self, correlation: Tensor) -> Tensor:
@@ -148,7 +157,7 @@ class LocalCorrelation:
             starts = torch.from_numpy(pointer[:-1] - pointer[0]).to(self.device, near.dtype)
             dense = gathered_sums(correlation, near, starts)
             sums.append(dense.view(-1)[self.positives.within(rows)])
-        return torch.cat(sums)
+        return torch.cat([correlation.new_empty(0), *sums])  # a process may keep no rows
 
     def enhancement(self, matrix: Tensor) -> Tensor:
         """phi: float64 [n]."""
@@ -157,15 +166,16 @@ class LocalCorrelation:
         return segment_sums(masked * local, self.row_starts)
 
 
-def mutual_information(uncertainty: Tensor) -> tuple[Tensor, Tensor]:
+def mutual_information(uncertainty: Tensor, kept: KeptRows | None = None) -> tuple[Tensor, Tensor]:
     """MI [q, q] between the binned columns of U, in nats, and the entropy [q] of each column."""
-    n, q = uncertainty.shape
+    kept = kept or KeptRows(len(uncertainty))
+    n, q = kept.n, uncertainty.shape[1]
     joint_entropy = torch.empty(q, q, dtype=torch.float64, device=uncertainty.device)
     entropy = joint_entropy.new_empty(q)
     height = max(1, JOINT // (BINS * BINS * q))
     for start in range(0, q, height):
         labels = slice(start, min(start + height, q))
-        counts = _joint_counts(uncertainty, labels)
+        counts = kept.sum(_joint_counts(uncertainty, labels).to(torch.int32)).to(torch.float64)
         joint = (counts / n).view(-1, BINS, q, BINS)
         single = (counts.diagonal(start * BINS) / n).view(-1, BINS)
         entropy[labels] = torch.special.entr(single).sum(dim=1)
@@ -188,9 +198,9 @@ def _joint_counts(uncertainty: Tensor, labels: slice) -> Tensor:
     return counts
 
 
-def uncertainty_correlation(uncertainty: Tensor, norm: str) -> Tensor:
+def uncertainty_correlation(uncertainty: Tensor, norm: str, kept: KeptRows | None = None) -> Tensor:
     """ML-Unc's C [q, q]: mutual information off a unit diagonal, scaled as ``norm`` says."""
-    information, entropy = mutual_information(uncertainty)
+    information, entropy = mutual_information(uncertainty, kept)
     correlation = information.clamp_min(0.0)
     if norm == "sqrt":
         scale = (entropy[:, None] * entropy[None, :]).sqrt_()
