@@ -20,11 +20,10 @@ import d2ace
 from d2ace._util.errors import UserError
 from d2ace.selectors import DistributedSelector
 
-WORLD, N, Q, BATCH, EPOCHS = 4, 101, 5, 14, 6  # blocks of 26, 26, 26 and 23 rows
+WORLD, N, Q, BATCH, EPOCHS = 4, 101, 5, 14, 4  # blocks of 26, 26, 26 and 23 rows
 METHODS = ("random", "balance", "active", "recent", "hard_imb", "ml_unc", "d2ace", "online_batch",
            "ada_boundary")  # fmt: skip
 REFUSED = ("dihcl", "info_batch", "trim")
-LENGTHS = {WORLD: "four", 2: "two", 1: "one"}
 
 
 def problem(n: int = N) -> tuple[Tensor, Tensor]:
@@ -34,9 +33,7 @@ def problem(n: int = N) -> tuple[Tensor, Tensor]:
 
 def make(name: str, n: int = N, **options: Any) -> d2ace.Selector:
     common: dict[str, Any] = {"batch_size": BATCH, "epochs": EPOCHS, "warmup": 1, "seed": 2}
-    return d2ace.make_selector(
-        name, *problem(n), **(common | {"dtype": torch.float64} | options)
-    )
+    return d2ace.make_selector(name, *problem(n), **(common | {"dtype": torch.float64} | options))
 
 
 def predictions(rows: list[int], epoch: int) -> Tensor:
@@ -105,6 +102,9 @@ def refusal(do: Callable[[], Any]) -> str:
 
 def saved_states(folder: Path) -> None:
     """Load what one process saved in the middle of an epoch, train on, and save."""
+    plain = Drive(make("d2ace"))
+    plain.batches.load_state_dict(torch.load(folder / "one.pt", weights_only=True))
+    torch.save(plain.train(1).seen(), folder / f"plain-{distributed.get_rank()}.pt")
     drive = Drive(make("d2ace"))
     dcp.load({"selector": drive.batches}, checkpoint_id=folder / "one")
     drive.train(1, stop=3)
@@ -193,6 +193,7 @@ def one(folder: Path) -> Drive:
     """An epoch and three batches of another, saved."""
     drive = Drive(make("d2ace")).train(1, stop=3)
     dcp.save({"selector": drive.batches}, checkpoint_id=folder / "one", no_dist=True)
+    torch.save(drive.batches.state_dict(), folder / "one.pt")
     return drive
 
 

@@ -125,8 +125,8 @@ class LocalCorrelation:
             cosine = masked.new_zeros(self.q * self.q)
             products = unit.index_select(0, self.first) * unit.index_select(0, self.second)
             cosine[self.cells] = segment_sums(products, self.cell_starts)
-            cosine = self.kept.sum(cosine.view(self.q, self.q))
-            cosine = cosine + cosine.T
+            cosine = cosine.view(self.q, self.q)
+            cosine = self.kept.sum(cosine + cosine.T)
         else:
             cosine = self._gram(unit)
         diagonal = (norm / scale).square() if epsilon else present.to(cosine.dtype)
@@ -141,8 +141,7 @@ class LocalCorrelation:
             block[self.positives.within(rows)] = unit[pointer[rows.start] : pointer[rows.stop]]
             block = block.view(-1, self.q)
             gram.addmm_(block.T, block)
-        gram = self.kept.sum(gram)
-        return (gram + gram.T) / 2  # symmetric to the last bit
+        return self.kept.sum((gram + gram.T) / 2)  # symmetric to the last bit
 
     def local_sums(self, correlation: Tensor) -> Tensor:
         """(Z C)_ij at the ones of Y: [number of ones]."""

@@ -158,9 +158,16 @@ class SharedSelector:
         selector = self.selector
         kept = selector.insights is not None
         made = (identity(selector), selector.dtype, selector.seed, kept)
-        own = torch.tensor([_checksum(made), _checksum(batches)], device=device)
-        told = gathered(own)
+        own = [_checksum(made), len(batches), _checksum(batches)]
+        told = gathered(torch.tensor(own, device=device))
         differs = (told != told[0]).any(0).tolist()
+        if differs[1] and not differs[0]:
+            counts = ", ".join(map(str, told[:, 1].tolist()))
+            raise UserError(
+                f"The {self.world} processes observed {counts} batches, so what they observed was "
+                "dropped; observe every batch that was drawn in every process, and leave an epoch "
+                "early in all of them at the same batch."
+            )
         if any(differs):
             what = "were not made alike" if differs[0] else "did not draw the same batches"
             raise UserError(

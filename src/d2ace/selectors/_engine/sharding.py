@@ -188,7 +188,7 @@ def _refuse_unfit(selector: Selector) -> None:
     for each in _DECIDED_BY:
         if owner[each] < owner["shardable"]:
             raise UserError(
-                f"{name} has a {each} of its own, which may need all rows; where it only needs "
+                f"{name} has its own {each}, which may need all rows; where it only needs "
                 "those of self.kept, give the class a property shardable that is True, or leave "
                 "shard=True out."
             )
