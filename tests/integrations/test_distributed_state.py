@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def assert_together(alone: Drive, ranks: list[dict[str, Any]]) -> None:
     for epoch, batches in enumerate(alone.parts):
         for number, batch in enumerate(batches):
             parts = [rank["parts"][epoch][number] for rank in ranks]
-            assert sorted(sum(parts, [])) == sorted(batch)
+            assert sorted(chain.from_iterable(parts)) == sorted(batch)
             sizes = [len(part) for part in parts]
             assert max(sizes) - min(sizes) <= 1
     for rank in ranks:

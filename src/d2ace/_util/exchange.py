@@ -92,6 +92,7 @@ def spread_tensor(part: Tensor, n: int, world: int) -> Tensor:
 
     mesh = init_device_mesh(part.device.type, (world,))
     whole = torch.empty((n, *part.shape[1:]), device="meta")
+    part = part.contiguous()
     return DTensor.from_local(part, mesh, [Shard(0)], shape=whole.shape, stride=whole.stride())
 
 
