@@ -10,6 +10,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from .exchange import is_spread, spread_checksum
+
 if TYPE_CHECKING:
     import zipfile
 
@@ -32,6 +34,8 @@ def checksum(state: Any) -> int:
         return zlib.crc32(repr(parts).encode())
     if isinstance(state, (list, tuple)):
         return zlib.crc32(repr([checksum(item) for item in state]).encode())
+    if is_spread(state):
+        return spread_checksum(state, zlib.crc32(form(state).encode()))
     if isinstance(state, Tensor) and state.device.type != "meta":
         content = state.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
         return zlib.crc32(content.data, zlib.crc32(form(state).encode()))

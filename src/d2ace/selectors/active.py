@@ -51,8 +51,12 @@ class Active(Selector):
         if self.ddof > 1:
             raise ValueError(f"ddof must be 0 or 1, got {ddof}.")
 
+    @property
+    def shardable(self) -> bool:
+        return True
+
     def make_memory(self) -> PredictionMoments:
-        return PredictionMoments(self.n, self.q, self.dtype)
+        return PredictionMoments(self.kept.count, self.q, self.dtype)
 
     def update(self, index: Tensor, probs: Tensor) -> None:
         self.memory.update(index, probs)
@@ -63,4 +67,5 @@ class Active(Selector):
         variance = self.memory.squares / (visits - self.ddof).clamp_min(1).to(self.dtype)
         score = torch.addcdiv(variance, variance.square(), others.to(variance.dtype)).sqrt_()
         score *= visits > 1  # one prediction has no variance
-        return {"variance": level(score.sum(dim=1, dtype=torch.float64), self.dtype)}
+        weights = self.kept.whole(score.sum(dim=1, dtype=torch.float64))
+        return {"variance": level(weights, self.dtype)}

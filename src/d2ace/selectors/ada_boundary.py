@@ -43,8 +43,12 @@ class AdaBoundary(Selector):
         super().__init__(labels, features, **common)
         self.pressure = self.start_pressure(pressure)
 
+    @property
+    def shardable(self) -> bool:
+        return True
+
     def make_memory(self) -> Memory:
-        return Memory(distance=torch.zeros(self.n, dtype=torch.float64))
+        return Memory(distance=torch.zeros(self.kept.count, dtype=torch.float64))
 
     def update(self, index: Tensor, probs: Tensor) -> None:
         # of the two outcomes p and 1 - p the standard deviation, which is the original's distance
@@ -53,7 +57,7 @@ class AdaBoundary(Selector):
 
     def instance_weights(self) -> dict[str, Tensor]:
         """1 on the boundary of every label, 0 where all predictions are 0 or 1."""
-        return {"closeness": 1.0 - self.memory.distance / (self.q / 2)}
+        return {"closeness": 1.0 - self.kept.whole(self.memory.distance) / (self.q / 2)}
 
     def distribution(self, epoch: int) -> Tensor:
         steps = probability.steps_below_one(self.instance_weights()["closeness"])

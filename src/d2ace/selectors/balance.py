@@ -96,6 +96,10 @@ class Balance(Selector):
         self.target = inputs.real_number("target", target, 0.0, 1.0)
         self.cap = None if cap is None else inputs.real_number("cap", cap, 0.0, open_low=True)
 
+    @property
+    def shardable(self) -> bool:
+        return True
+
     def selects(self, epoch: int) -> bool:
         return self.mode == "sample" and super().selects(epoch)
 

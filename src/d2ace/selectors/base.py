@@ -16,8 +16,9 @@ from torch.utils.data import Sampler
 
 from d2ace._util import validation as inputs
 from d2ace._util.checksum import labels_checksum
+from d2ace._util.errors import UserError
 from d2ace._util.isolation import isolated
-from d2ace._util.observations import given_predictions, refuse_shape
+from d2ace._util.observations import CheckedRows, given_predictions, refuse_shape
 from d2ace._util.staging import Sink, Staging
 from d2ace.insights import Insights
 from d2ace.selectors._engine.batches import WAYS, batch_sizes, batches_of
@@ -32,6 +33,7 @@ from d2ace.selectors._engine.inputs import (
     named_weights,
     probability_tensor,
 )
+from d2ace.selectors._engine.kept_rows import KeptRows
 from d2ace.selectors._engine.loss import weighted_loss
 from d2ace.selectors._engine.options import refuse_clashes, refuse_unknown
 from d2ace.selectors._engine.reminders import Reminders, warn_of_going_back
@@ -159,6 +161,8 @@ class Selector(Sampler[list[int]]):
         self._marks = feature_marks(self.features if self.uses_features else None)
         self._initial_extra: dict[str, float] | None = None
         self._dense_labels: Tensor | None = None
+        self.kept = KeptRows(self.n)
+        """The rows whose state is kept here: all, but where several processes share the state."""
         self._tensors = DeviceState(self.device, self.make_memory, self._make_staging)
         self._cursor = Cursor(self.batch_size)
         self._reminders = Reminders()
@@ -234,6 +238,15 @@ class Selector(Sampler[list[int]]):
             return probability.uniform(self.n)
         return probability.quantised(weights[0], self.selection_pressure(epoch))
 
+    @property
+    def shardable(self) -> bool:
+        """Whether several processes can share the state, each with the rows it keeps.
+
+        Then all memory has ``self.kept.count`` rows, which ``update`` numbers from 0; sums over
+        all rows go through ``self.kept.sum``, and weights through ``self.kept.whole``.
+        """
+        return False
+
     # What a method may ask ------------------------------------------------------------------
 
     @property
@@ -272,9 +285,9 @@ class Selector(Sampler[list[int]]):
         return self._cursor.drawn_epoch
 
     def labels_at(self, index: Tensor) -> Tensor:
-        """Rows of Y as booleans [b, q] on the device of ``index``."""
+        """Rows of Y as booleans [b, q] on the device of ``index``, in the numbers of ``update``."""
         if self._dense_labels is None or self._dense_labels.device != index.device:
-            dense = torch.from_numpy(self.labels.astype(np.bool_).toarray())
+            dense = torch.from_numpy(self.kept.of(self.labels).astype(np.bool_).toarray())
             self._dense_labels = dense.to(index.device)
         return self._dense_labels.index_select(0, index)
 
@@ -389,16 +402,15 @@ class Selector(Sampler[list[int]]):
         nothing is read back: an invalid prediction is then passed over at once and reported when
         the next epoch starts.
         """
+        if self.kept.spread:
+            raise UserError(
+                "The state of this selector is spread over several processes; call observe of its "
+                "DistributedSelector, which sends predictions to the process that keeps the row."
+            )
         values, are_logits = given_predictions(*unnamed, logits=logits, probs=probs)
         rows = self._tensors.rows(index, self.n, values, replacement=self.replacement)
         refuse_shape(values, (len(index), self.q), "logits" if are_logits else "probs")
-        self._keep_initial()
-        self._reminders.observed = True
-        if len(index):
-            staging = self._tensors.staging(values.device)
-            staging.add(rows, values, are_logits=are_logits)
-            if self.insights is not None:
-                self.insights.fed_by(staging)
+        self._feed(rows, values, are_logits=are_logits)
         if self.predictions == "train":
             self._cursor.observed(rows if isinstance(rows, Tensor) else rows.array)
         else:
@@ -532,7 +544,8 @@ class Selector(Sampler[list[int]]):
             raise
         self.restarts += 1
         self._reminders.trust()
-        tensors.load_memory(state["memory"])
+        memory = state["memory"].items()
+        tensors.load_memory({name: self.kept.loaded(value) for name, value in memory})
 
     def reset(self) -> None:
         """Forget everything drawn, observed and loaded but the seed: training begins anew."""
@@ -585,9 +598,34 @@ class Selector(Sampler[list[int]]):
 
     # Machinery ------------------------------------------------------------------------------
 
+    def _feed(self, rows: CheckedRows | Tensor, values: Tensor, *, are_logits: bool) -> None:
+        """Take predictions, whose rows are numbered as the memory's are."""
+        self._keep_initial()
+        self._reminders.observed = True
+        if len(values):
+            staging = self._tensors.staging(values.device)
+            staging.add(rows, values, are_logits=are_logits)
+            if self.insights is not None:
+                self.insights.fed_by(staging)
+
+    @isolated
+    def _observe_kept(self, batch: list[int], rows: np.ndarray[Any, Any], logits: Tensor) -> None:
+        """Tell that a batch was trained, with the logits of those ``rows`` of it kept here."""
+        self._tensors.staging(logits.device)
+        repeated = self.replacement and len(np.unique(rows)) < len(rows)
+        self._feed(CheckedRows(rows - self.kept.start, repeated), logits, are_logits=True)
+        self._cursor.observed(np.array(batch))
+
+    @isolated
+    def _keep_only(self, kept: KeptRows) -> None:
+        """Keep the state of these rows alone, from now on."""
+        self._tensors.settle()
+        self.kept, self._dense_labels = kept, None
+        self._tensors.keep(kept)
+
     def _make_staging(self, device: torch.device) -> Staging:
         return Staging(
-            (self.n, self.q),
+            (self.kept.count, self.q),
             device,
             self.dtype,
             sinks=self._sinks(),
@@ -608,7 +646,7 @@ class Selector(Sampler[list[int]]):
     def _distribution(self, epoch: int) -> Tensor:
         """P of a selective epoch, checked."""
         self._tensors.settle()
-        return probability_tensor(self, self.distribution(epoch))
+        return self.kept.agreed(probability_tensor(self, self.distribution(epoch)))
 
     @property
     def _shapes_epochs(self) -> bool:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor
 
+from ._engine.kept_rows import KeptRows
 from .scores import Positives, row_blocks
 
 BINS = 5  # equal bins of uncertainty on [0, 1] for mutual information
@@ -49,7 +50,10 @@ class LocalCorrelation:
         device: torch.device,
         *,
         listed: bool | None = None,
+        kept: KeptRows | None = None,
     ) -> None:
+        self.kept = kept or KeptRows(labels.shape[0])
+        labels, around = self.kept.of(labels), self.kept.of(around)
         n, q = labels.shape
         self.n, self.q, self.device = n, q, device
         owned = np.diff(labels.indptr).astype(np.int64)
@@ -74,6 +78,10 @@ class LocalCorrelation:
         else:
             (self.around,) = self._compact(around.indices)
             self.around_pointer = around.indptr
+
+    def fits(self, kept: KeptRows, device: torch.device) -> bool:
+        """Whether it was made for these rows, and is on this device."""
+        return self.kept is kept and self.device == device
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(self.device)
@@ -111,7 +119,7 @@ class LocalCorrelation:
     def cosines(self, masked: Tensor, *, epsilon: float = 0.0) -> Tensor:
         """C [q, q]: symmetric, with ones and zeros as diagonal; ``epsilon`` is added to norms."""
         squares = segment_sums(masked.square().index_select(0, self.by_column), self.column_starts)
-        norm = squares.sqrt_()
+        norm = self.kept.sum(squares).sqrt_()
         present = norm >= _EMPTY
         scale = norm + epsilon if epsilon else torch.where(present, norm, torch.inf)
         unit = masked / scale.index_select(0, self.columns)
@@ -120,7 +128,7 @@ class LocalCorrelation:
             products = unit.index_select(0, self.first) * unit.index_select(0, self.second)
             cosine[self.cells] = segment_sums(products, self.cell_starts)
             cosine = cosine.view(self.q, self.q)
-            cosine = cosine + cosine.T
+            cosine = self.kept.sum(cosine + cosine.T)
         else:
             cosine = self._gram(unit)
         diagonal = (norm / scale).square() if epsilon else present.to(cosine.dtype)
@@ -135,7 +143,7 @@ class LocalCorrelation:
             block[self.positives.within(rows)] = unit[pointer[rows.start] : pointer[rows.stop]]
             block = block.view(-1, self.q)
             gram.addmm_(block.T, block)
-        return (gram + gram.T) / 2  # symmetric to the last bit
+        return self.kept.sum((gram + gram.T) / 2)  # symmetric to the last bit
 
     def local_sums(self, correlation: Tensor) -> Tensor:
         """(Z C)_ij at the ones of Y: [number of ones]."""
@@ -150,7 +158,7 @@ class LocalCorrelation:
             starts = torch.from_numpy(pointer[:-1] - pointer[0]).to(self.device, near.dtype)
             dense = gathered_sums(correlation, near, starts)
             sums.append(dense.view(-1)[self.positives.within(rows)])
-        return torch.cat(sums)
+        return torch.cat([correlation.new_empty(0), *sums])  # a process may keep no rows
 
     def enhancement(self, matrix: Tensor) -> Tensor:
         """phi: float64 [n]."""
@@ -159,10 +167,11 @@ class LocalCorrelation:
         return segment_sums(masked * local, self.row_starts)
 
 
-def mutual_information(uncertainty: Tensor) -> tuple[Tensor, Tensor]:
+def mutual_information(uncertainty: Tensor, kept: KeptRows | None = None) -> tuple[Tensor, Tensor]:
     """MI [q, q] between the binned columns of U, in nats, and the entropy [q] of each column."""
-    n, q = uncertainty.shape
-    counted = _BinCounts(uncertainty)
+    kept = kept or KeptRows(len(uncertainty))
+    n, q = kept.n, uncertainty.shape[1]
+    counted = _BinCounts(uncertainty, kept)
     joint_entropy = torch.empty(q, q, dtype=torch.float64, device=uncertainty.device)
     single = counted.single.view(q, BINS) / n
     entropy = torch.special.entr(single).sum(dim=1)
@@ -182,25 +191,26 @@ class _BinCounts:
     is multiplied as 0/1 columns G: the upper half of G^T G.
     """
 
-    def __init__(self, uncertainty: Tensor) -> None:
+    def __init__(self, uncertainty: Tensor, kept: KeptRows) -> None:
         n, q = uncertainty.shape
         device = uncertainty.device
         bins = torch.empty(n, q, dtype=torch.int8, device=device)
         for rows in row_blocks(n, q, device):
             bins[rows] = (uncertainty[rows] * BINS).clamp_(0, BINS - 1)  # cut to whole numbers
         single = torch.stack([(bins == number).sum(dim=0) for number in range(BINS)], dim=1)
+        single = kept.sum(single)
         self.usual = single.argmax(dim=1)
         """The most frequent bin of each label."""
         self.single = single.to(torch.float64).flatten()
         """How often each bin occurs: [q * BINS]."""
-        kept = single > 0
-        kept.scatter_(1, self.usual.unsqueeze(1), False)
-        self.place = kept.flatten().nonzero().squeeze(1)  # of the columns of G among all bins
-        self.together = self._products(bins)
+        needed = single > 0
+        needed.scatter_(1, self.usual.unsqueeze(1), False)
+        self.place = needed.flatten().nonzero().squeeze(1)  # of the columns of G among all bins
+        self.together = kept.sum(self._products(bins, kept.n))
 
-    def _products(self, bins: Tensor) -> Tensor:
+    def _products(self, bins: Tensor, n: int) -> Tensor:
         """G^T G; whole numbers up to n, which float32 holds exactly below 2^24 rows."""
-        dtype = torch.float32 if len(bins) < 1 << 24 else torch.float64
+        dtype = torch.float32 if n < 1 << 24 else torch.float64
         label, number = self.place // BINS, (self.place % BINS).to(torch.int8)
         width = len(label)
         counts = torch.zeros(width, width, dtype=dtype, device=bins.device)
@@ -226,7 +236,9 @@ class _BinCounts:
         # the other label's usual bin: what is left of each row
         left = table.new_zeros(len(table), q)
         left[rows] = self.single[self.place[mine], None] - table.view(-1, q, BINS)[rows].sum(dim=2)
-        table.view(-1, q, BINS).scatter_(2, self.usual.expand_as(left).unsqueeze(2), left[..., None])
+        table.view(-1, q, BINS).scatter_(
+            2, self.usual.expand_as(left).unsqueeze(2), left[..., None]
+        )
         # and this label's: what is left of each column
         table = table.view(-1, BINS, q * BINS)
         usual = self.usual[labels].view(-1, 1, 1).expand(-1, 1, q * BINS)
@@ -234,9 +246,9 @@ class _BinCounts:
         return table.view(-1, BINS, q, BINS)
 
 
-def uncertainty_correlation(uncertainty: Tensor, norm: str) -> Tensor:
+def uncertainty_correlation(uncertainty: Tensor, norm: str, kept: KeptRows | None = None) -> Tensor:
     """ML-Unc's C [q, q]: mutual information off a unit diagonal, scaled as ``norm`` says."""
-    information, entropy = mutual_information(uncertainty)
+    information, entropy = mutual_information(uncertainty, kept)
     correlation = information.clamp_min(0.0)
     if norm == "sqrt":
         scale = (entropy[:, None] * entropy[None, :]).sqrt_()

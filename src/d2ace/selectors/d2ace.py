@@ -144,15 +144,21 @@ class D2ACE(Selector):
         return local_labels(self.labels, found.rows, include_self=include_self)
 
     @property
+    def shardable(self) -> bool:
+        return True
+
+    @property
     def local_correlation(self) -> LocalCorrelation:
         """phi, and the C it is made from, for this selector's labels and neighbourhoods."""
-        if self._local is None or self._local.device != self.state_device:
-            self._local = LocalCorrelation(self.labels, self.neighborhood, self.state_device)
+        if self._local is None or not self._local.fits(self.kept, self.state_device):
+            self._local = LocalCorrelation(
+                self.labels, self.neighborhood, self.state_device, kept=self.kept
+            )
         return self._local
 
     def make_memory(self) -> PredictionHistory:
         return PredictionHistory(
-            self.n,
+            self.kept.count,
             self.q,
             self.dtype,
             window=self.window,
@@ -171,14 +177,14 @@ class D2ACE(Selector):
 
     def _weigh(self, matrix: Tensor) -> Tensor:
         """w_A = delta_A + phi_A."""
-        v = dynamic_weights(matrix, self.label_weight)
+        v = dynamic_weights(matrix, self.label_weight, self.kept)
         weights = weighted_sum(matrix, v)
         if self.correlation == "local":
             local = self.local_correlation
             mirrored = self.is_reference
             phi = reference.enhancement(local, matrix, v) if mirrored else local.enhancement(matrix)
             weights = weights + phi
-        weights = probability.level(weights, self.dtype)
+        weights = probability.level(self.kept.whole(weights), self.dtype)
         if self.weight_transform == "exp":
             weights = torch.exp(weights - weights.amax())
         return weights
@@ -188,7 +194,10 @@ class D2ACE(Selector):
 
     def label_importance(self) -> dict[str, Tensor]:
         """v_U and v_H."""
-        return {name: dynamic_weights(self.metric(name), self.label_weight) for name in _METRICS}
+        return {
+            name: dynamic_weights(self.metric(name), self.label_weight, self.kept)
+            for name in _METRICS
+        }
 
     def mixing(self, epoch: int) -> float:
         """p_beta(t), the share of uncertainty."""

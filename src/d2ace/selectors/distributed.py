@@ -24,8 +24,10 @@ from torch.utils.data import Sampler
 
 from d2ace._util.errors import UserError
 from d2ace._util.observations import given_predictions, host_rows, refuse_shape
+from d2ace._util.validation import truth
 from d2ace.selectors._engine.loss import weighted_loss
 from d2ace.selectors._engine.multiprocess import BatchPart, SharedSelector
+from d2ace.selectors._engine.sharding import ShardedSelector
 
 from .base import Selector
 
@@ -44,9 +46,15 @@ class DistributedSelector(Sampler[list[int]]):
     ----------
     selector : Selector
         Made alike in every process: same labels, options and seed.
+    shard : bool
+        Each process keeps the state of its share of the rows, instead of a copy of all. It trains
+        rows of its own where it can, and sends predictions for others to the process that keeps
+        them. Then ``selector.probabilities``, ``weights``, ``label_weights`` and ``peek()`` are
+        also for all processes to ask at the same moment. Save with torch.distributed.checkpoint,
+        and resume with any number of processes.
     """
 
-    def __init__(self, selector: Selector) -> None:
+    def __init__(self, selector: Selector, *, shard: bool = False) -> None:
         if not isinstance(selector, Selector):
             raise UserError(f"DistributedSelector needs a Selector, got {type(selector).__name__}.")
         if selector.predictions == "full_pass":
@@ -54,7 +62,8 @@ class DistributedSelector(Sampler[list[int]]):
                 "Only predictions of the training pass are shared, but this selector was made with "
                 "predictions='full_pass'; make it with predictions='train'."
             )
-        self._shared = SharedSelector(selector)
+        shard = truth("shard", shard)
+        self._shared = ShardedSelector(selector) if shard else SharedSelector(selector)
         self._ahead: deque[BatchPart] = deque()  # drawn for the loader, not observed yet
 
     @property
@@ -145,10 +154,12 @@ class DistributedSelector(Sampler[list[int]]):
     def state_dict(self) -> dict[str, Any]:
         """The selector's state, the same in all processes, all of which must ask for it."""
         self.share()
+        self._join()
         return self._shared.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where :meth:`state_dict` was taken, with any number of processes."""
+        self._join()
         self.selector.load_state_dict(state)
         self.forget()
 
@@ -161,13 +172,13 @@ class DistributedSelector(Sampler[list[int]]):
         """Learn which process this is; before training starts, nobody may know."""
         distributed = torch.distributed
         if distributed.is_available() and distributed.is_initialized():
-            self._shared.rank = distributed.get_rank()
-            self._shared.world = distributed.get_world_size()
-        if self._shared.world > self.batch_size:
-            raise UserError(
-                f"{self._shared.world} processes cannot share batches of {self.batch_size} rows; "
-                "the selector's batch_size counts the rows of all processes together."
-            )
+            rank, world = distributed.get_rank(), distributed.get_world_size()
+            if world > self.batch_size:
+                raise UserError(
+                    f"{world} processes cannot share batches of {self.batch_size} rows; the "
+                    "selector's batch_size counts the rows of all processes together."
+                )
+            self._shared.join(rank, world)
 
     def _next(self, index: Any) -> BatchPart:
         """The drawn part these rows are; rows on an accelerator are not read back to look."""

@@ -65,9 +65,13 @@ class HardImb(Selector):
         self.imbalance = torch.from_numpy(local_imbalance(self.labels, around))
         """The static weight [n] of local imbalance."""
 
+    @property
+    def shardable(self) -> bool:
+        return not self.is_reference  # its table asks for the largest loss in every batch
+
     def make_memory(self) -> LastLoss:
-        memory = LastLoss(self.n, self.q)
-        memory.register_buffer("table", torch.ones(self.n, dtype=torch.float64))
+        memory = LastLoss(self.kept.count, self.q)
+        memory.register_buffer("table", torch.ones(self.kept.count, dtype=torch.float64))
         return memory
 
     def update(self, index: Tensor, probs: Tensor) -> None:
@@ -81,7 +85,7 @@ class HardImb(Selector):
     def instance_weights(self) -> dict[str, Tensor]:
         scale = self.q if self.is_reference else 1
         self.imbalance = self.imbalance.to(self.state_device)
-        hardness = self.imbalance * self.memory.loss / scale
+        hardness = self.imbalance * self.kept.whole(self.memory.loss) / scale
         return {"hardness": probability.level(hardness, self.dtype)}
 
     def label_importance(self) -> dict[str, Tensor]:

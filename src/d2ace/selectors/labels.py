@@ -7,35 +7,38 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from ._engine.kept_rows import KeptRows
 from .scores import row_blocks
 
 
-def column_moments(matrix: Tensor) -> tuple[Tensor, Tensor]:
+def column_moments(matrix: Tensor, kept: KeptRows | None = None) -> tuple[Tensor, Tensor]:
     """Mean and population standard deviation of every column, float64.
 
     Two-pass inside each block of rows, blocks merged in float64: never the root of a negative.
     """
-    n, q = matrix.shape
+    kept = kept or KeptRows(len(matrix))
+    n, q = kept.n, matrix.shape[1]
     means, squares, counts = [], [], []
-    for rows in row_blocks(n, q, matrix.device):
+    for rows in row_blocks(len(matrix), q, matrix.device):
         block = matrix[rows]
         mean = block.mean(dim=0)
         means.append(mean)
         squares.append((block - mean).square_().sum(dim=0))
         counts.append(float(len(block)))
-    mean = torch.stack(means).to(torch.float64)
+    none = matrix.new_zeros(0, q)  # where a process keeps no rows
+    mean = (torch.stack(means) if means else none).to(torch.float64)
     share = torch.tensor(counts, dtype=torch.float64, device=matrix.device).unsqueeze(1) / n
-    mu = (mean * share).sum(dim=0)
-    within = torch.stack(squares).to(torch.float64).sum(dim=0) / n
+    mu = kept.sum((mean * share).sum(dim=0))
+    within = (torch.stack(squares) if squares else none).to(torch.float64).sum(dim=0) / n
     between = ((mean - mu).square() * share).sum(dim=0)
-    return mu, (within + between).sqrt_()
+    return mu, kept.sum(within + between).sqrt_()
 
 
-def dynamic_weights(matrix: Tensor, form: str) -> Tensor:
+def dynamic_weights(matrix: Tensor, form: str, kept: KeptRows | None = None) -> Tensor:
     """v_j = exp((mu_j + sd_j)/2), or its linear form, or ones: float64 [q]."""
     if form == "none":
         return torch.ones(matrix.shape[1], dtype=torch.float64, device=matrix.device)
-    mean, deviation = column_moments(matrix)
+    mean, deviation = column_moments(matrix, kept)
     half = (mean + deviation) / 2
     return half.exp() if form == "exp" else half
 

@@ -63,8 +63,12 @@ class MLUnc(Selector):
         self.trade_off = inputs.real_number("trade_off", trade_off, 0.0, 1.0)
         self.mi_norm = inputs.choice("mi_norm", mi_norm, ("row_max", "none", "sqrt"))
 
+    @property
+    def shardable(self) -> bool:
+        return True
+
     def make_memory(self) -> PredictionHistory:
-        return PredictionHistory(self.n, self.q, self.dtype, window=self.window)
+        return PredictionHistory(self.kept.count, self.q, self.dtype, window=self.window)
 
     def update(self, index: Tensor, probs: Tensor) -> None:
         self.memory.update(index, probs)
@@ -77,14 +81,15 @@ class MLUnc(Selector):
         """rowsum_j(C), which is all of C that w needs."""
         if self.is_reference:  # C is all ones
             return torch.full((self.q,), float(self.q), dtype=torch.float64, device=matrix.device)
-        return uncertainty_correlation(matrix, self.mi_norm).sum(dim=1)
+        return uncertainty_correlation(matrix, self.mi_norm, self.kept).sum(dim=1)
 
     def instance_weights(self) -> dict[str, Tensor]:
         matrix = self.uncertainty_matrix()
         factor = self._label_factor(matrix)
         if self.is_reference:
             matrix = reference.binned(matrix, self.next_epoch)
-        return {"uncertainty": level(weighted_sum(matrix, factor), self.dtype)}
+        weights = self.kept.whole(weighted_sum(matrix, factor))
+        return {"uncertainty": level(weights, self.dtype)}
 
     def label_importance(self) -> dict[str, Tensor]:
         return {"uncertainty": self._label_factor(self.uncertainty_matrix())}

@@ -43,14 +43,18 @@ class OnlineBatch(Selector):
         super().__init__(labels, features, **common)
         self.pressure = self.start_pressure(pressure)
 
+    @property
+    def shardable(self) -> bool:
+        return True
+
     def make_memory(self) -> LastLoss:
-        return LastLoss(self.n, self.q)
+        return LastLoss(self.kept.count, self.q)
 
     def update(self, index: Tensor, probs: Tensor) -> None:
         self.memory.update(index, row_loss(probs, self.labels_at(index)))
 
     def instance_weights(self) -> dict[str, Tensor]:
-        return {"loss": probability.level(self.memory.loss, self.dtype)}
+        return {"loss": probability.level(self.kept.whole(self.memory.loss), self.dtype)}
 
     def distribution(self, epoch: int) -> Tensor:
         rank = probability.rank(self.instance_weights()["loss"])

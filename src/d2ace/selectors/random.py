@@ -19,5 +19,9 @@ class Random(Selector):
     reference = reference.RANDOM
     uses_features: ClassVar[bool] = False
 
+    @property
+    def shardable(self) -> bool:
+        return True
+
     def selects(self, epoch: int) -> bool:
         return False

@@ -51,8 +51,12 @@ class Recent(Selector):
         if self.window > 62:
             raise ValueError(f"window must be at most 62 (bits of one integer), got {window}.")
 
+    @property
+    def shardable(self) -> bool:
+        return True
+
     def make_memory(self) -> BinaryHistory:
-        return BinaryHistory(self.n, self.q, window=self.window)
+        return BinaryHistory(self.kept.count, self.q, window=self.window)
 
     def update(self, index: Tensor, probs: Tensor) -> None:
         self.memory.update(index, probs)
@@ -63,8 +67,8 @@ class Recent(Selector):
         counts = torch.arange(size, dtype=torch.float64, device=self.memory.bits.device)
         table = binary_entropy((counts / counts.clamp_min(1).unsqueeze(1)).clamp_max(1.0))
         stored = self.memory.visits.clamp(max=self.window).unsqueeze(1)
-        entropy = torch.empty(self.n, dtype=torch.float64, device=counts.device)
-        for rows in row_blocks(self.n, self.q, counts.device):
+        entropy = torch.empty(self.kept.count, dtype=torch.float64, device=counts.device)
+        for rows in row_blocks(self.kept.count, self.q, counts.device):
             place = self.memory.ones(rows).to(torch.int64).add_(stored[rows] * size)
             torch.sum(table.view(-1)[place], dim=1, out=entropy[rows])
-        return {"entropy": entropy}
+        return {"entropy": self.kept.whole(entropy)}

@@ -15,6 +15,8 @@ from d2ace._util.observations import CheckedRows, device_rows, host_rows, state_
 from d2ace._util.staging import Staging
 from d2ace.selectors.history import Memory
 
+from .kept_rows import KeptRows
+
 
 class DeviceState:
     """State on one device: the one asked for, or else that of the first observed predictions.
@@ -97,6 +99,13 @@ class DeviceState:
     def forget(self) -> None:
         """Drop all tensors; they are made anew when needed."""
         self._memory = self._staging = self.drawn = None
+
+    def keep(self, kept: KeptRows) -> None:
+        """Of a memory of all rows, these alone; the staging in front of it is made anew."""
+        self._expected, self._staging = self.device, None
+        whole, self._memory = self._memory, None
+        if whole is not None:
+            self.load_memory({name: kept.of(rows) for name, rows in whole.state_dict().items()})
 
     def restored(self, kind: str, drawn: Tensor | None) -> DeviceState:
         """The same memory, to be filled from a state saved on a device of this kind.

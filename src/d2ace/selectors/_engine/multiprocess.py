@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from d2ace._util.errors import UserError
+from d2ace._util.exchange import gathered, summed
 from d2ace._util.validation import scalar_loss
 
 from .state import identity
@@ -33,15 +34,12 @@ class BatchPart:
     """A global batch and the rows of it that this process trains on."""
 
     batch: list[int]
-    begin: int
-    end: int
+    rows: list[int]
+    """The rows of this process."""
+    places: range | list[int]
+    """Where in the batch they are."""
     scale: float
     """Makes the mean of the processes' losses the mean loss of the global batch."""
-
-    @property
-    def rows(self) -> list[int]:
-        """The rows of this process."""
-        return self.batch[self.begin : self.end]
 
 
 _Observed = tuple[list[int], Tensor, float]
@@ -59,10 +57,15 @@ class SharedSelector:
     def __iter__(self) -> Iterator[BatchPart]:
         for batch in self.selector:
             begin, end = self._span(len(batch), self.rank)
-            if begin < end:
-                yield BatchPart(batch, begin, end, (end - begin) * self.world / len(batch))
-            else:  # fewer rows than processes: take part in the step, but count for nothing
-                yield BatchPart(batch, 0, 1, 0.0)
+            scale = (end - begin) * self.world / len(batch)
+            if begin == end:  # fewer rows than processes
+                yield self._uncounted(batch)
+            else:
+                yield BatchPart(batch, batch[begin:end], range(begin, end), scale)
+
+    def _uncounted(self, batch: list[int]) -> BatchPart:
+        """A row for a process without a part, which takes part in the step all the same."""
+        return BatchPart(batch, batch[:1], range(1), 0.0)
 
     def loss_weight(self, part: BatchPart) -> Tensor | None:
         """The selector's weights for the rows of this process: [b], [b, 1] or [b, q] of them.
@@ -76,7 +79,10 @@ class SharedSelector:
         rows = len(part.batch)
         if weight.shape[:1] != (rows,):
             weight = weight.expand(rows, self.selector.q)
-        return weight[part.begin : part.end]
+        places = part.places
+        if isinstance(places, range):
+            return weight[places.start : places.stop]
+        return weight[torch.tensor(places, device=weight.device)]
 
     def observe(self, part: BatchPart, logits: Tensor) -> None:
         """Tell the predictions for the rows of this process."""
@@ -87,6 +93,10 @@ class SharedSelector:
             # A copy: they wait long, and a training loop may go on computing in place.
             kept = own.to(self.selector.dtype, copy=True)
             self._waiting.append((part.batch, kept, float(self.selector.learning_rate)))
+
+    def join(self, rank: int, world: int) -> None:
+        """Be one of ``world`` processes from now on."""
+        self.rank, self.world = rank, world
 
     def validated(self, loss: Any) -> None:
         """Tell the mean of the processes' validation losses; all must call it at the same moment.
@@ -104,9 +114,7 @@ class SharedSelector:
             own = scalar_loss(loss)
         except (TypeError, ValueError) as problem:  # the others wait for this one
             own, refusal = math.nan, problem
-        device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
-        total = torch.tensor(own, dtype=torch.float64, device=device)
-        torch.distributed.all_reduce(total)
+        total = summed(torch.tensor(own, dtype=torch.float64))
         if refusal is not None:
             raise refusal
         return total.item() / self.world
@@ -150,10 +158,16 @@ class SharedSelector:
         selector = self.selector
         kept = selector.insights is not None
         made = (identity(selector), selector.dtype, selector.seed, kept)
-        own = torch.tensor([_checksum(made), _checksum(batches)], device=device)
-        gathered = [torch.empty_like(own) for _ in range(self.world)]
-        torch.distributed.all_gather(gathered, own)
-        differs = (torch.stack(gathered) != gathered[0]).any(0).tolist()
+        own = [_checksum(made), len(batches), _checksum(batches)]
+        told = gathered(torch.tensor(own, device=device))
+        differs = (told != told[0]).any(0).tolist()
+        if differs[1] and not differs[0]:
+            counts = ", ".join(map(str, told[:, 1].tolist()))
+            raise UserError(
+                f"The {self.world} processes observed {counts} batches, so what they observed was "
+                "dropped; observe every batch that was drawn in every process, and leave an epoch "
+                "early in all of them at the same batch."
+            )
         if any(differs):
             what = "were not made alike" if differs[0] else "did not draw the same batches"
             raise UserError(
@@ -168,10 +182,9 @@ class SharedSelector:
         parts = [[end - begin for begin, end in of_rank] for of_rank in spans]
         padded = own.new_zeros(max(map(sum, parts)), own.shape[1])
         padded[: len(own)] = own
-        gathered = [torch.empty_like(padded) for _ in range(self.world)]
-        torch.distributed.all_gather(gathered, padded)
         split = [
-            rows[: sum(sizes)].split(sizes) for rows, sizes in zip(gathered, parts, strict=True)
+            rows[: sum(sizes)].split(sizes)
+            for rows, sizes in zip(gathered(padded), parts, strict=True)
         ]
         return map(torch.cat, zip(*split, strict=True))
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from d2ace._util.checksum import checksum, form
+from d2ace._util.exchange import is_spread
 from d2ace._util.validation import whole_number
 
 from .options import options_of
@@ -45,7 +46,7 @@ def state_of(selector: Selector) -> dict[str, Any]:
         "progress": selector._cursor.state_dict(),
         "drawn": None if drawn is None else drawn.clone(),
         "device": selector.state_device.type,
-        "memory": {name: value.clone() for name, value in memory.items()},
+        "memory": {name: selector.kept.saved(value) for name, value in memory.items()},
         "extra": selector.extra_state(),
     }
     if selector.insights is not None:
@@ -152,9 +153,19 @@ def _refuse_other_features(own: Tensor, saved: Any) -> None:
 
 
 def _refuse_other_memory(selector: Selector, memory: Any) -> None:
-    current = selector.memory.state_dict()
     if not isinstance(memory, dict):
         raise ValueError(f"The state's memory is {form(memory)}, not a dictionary of tensors.")
+    if not selector.kept.spread and any(map(is_spread, memory.values())):
+        raise ValueError(
+            "The state's rows are spread over several processes; load it with "
+            "DistributedSelector(selector, shard=True), or through torch.distributed.checkpoint."
+        )
+    current = {
+        name: torch.empty((selector.n, *own.shape[1:]), dtype=own.dtype, device="meta")
+        if selector.kept.spread
+        else own
+        for name, own in selector.memory.state_dict().items()
+    }
     for key in sorted({*current, *memory}):
         saved, own = memory.get(key), current.get(key)
         if not isinstance(saved, Tensor) or form(saved) != form(own):

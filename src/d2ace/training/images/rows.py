@@ -69,8 +69,8 @@ class ImageRows(_Placed):
         def drawn() -> Iterator[list[tuple[int, int]]]:
             for number, part in enumerate(parts, start=first):
                 waiting.append(part)
-                start = number * (1 << 20) + part.begin
-                yield [(row, start + place) for place, row in enumerate(part.rows)]
+                start = number * (1 << 20)
+                yield [(row, start + at) for at, row in zip(part.places, part.rows, strict=True)]
 
         workers = self._workers if ahead else 0
         for x in self._loaded(self._trained, workers, batch_sampler=drawn()):
