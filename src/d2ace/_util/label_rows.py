@@ -10,7 +10,7 @@ from torch import Tensor
 
 __all__ = ["LabelRows"]
 
-_KEPT = 1 << 26  # pairs (64 MiB) up to which a dense copy is kept: to look a row up is quickest
+KEPT = 1 << 26  # pairs (64 MiB) up to which a dense copy is kept: to look a row up is quickest
 
 
 class LabelRows:
@@ -43,7 +43,7 @@ class LabelRows:
     def _move(self, device: torch.device) -> None:
         self._device, self._dense = device, None
         labels = self._labels
-        if self.n * self.q <= _KEPT:
+        if self.n * self.q <= KEPT:
             self._dense = torch.from_numpy(labels.astype(np.bool_).toarray()).to(device)
             return
         pointer = torch.from_numpy(labels.indptr.astype(np.int64))
