@@ -1,6 +1,6 @@
 """Train a selector for some steps on a large sparse label matrix, and say what memory that took.
 
-    python large_sparse.py METHOD ROWS LABELS [OPTION=VALUE ...]
+python large_sparse.py METHOD ROWS LABELS [OPTION=VALUE ...]
 """
 
 from __future__ import annotations
