@@ -525,3 +525,14 @@ def test_paths_and_whole_numbers_of_numpy(table_file: Path, tmp_path: Path) -> N
     for wrong in (True, 1.0, "1"):
         with pytest.raises(UserError, match="must be a whole number"):
             small_run(table_file, seed=wrong)
+
+
+def test_a_result_says_that_neighbours_were_approximate():
+    pytest.importorskip("faiss")
+    data = make_multilabel(200, 6, 4, seed=0)
+    for method in ("approximate", "exact"):
+        options = {"neighbors_method": method}
+        settings = {"epochs": 2, "warmup": 1, "selector_options": options}
+        found = d2ace.train(data, "mlp", "hard_imb", **settings).environment
+        assert found.get("neighbors") == (None if method == "exact" else method)
+        assert ("neighbor_recall" in found) == (method == "approximate")

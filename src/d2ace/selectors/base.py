@@ -9,7 +9,6 @@ from functools import cached_property
 from time import perf_counter
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler
@@ -18,6 +17,7 @@ from d2ace._util import validation as inputs
 from d2ace._util.checksum import labels_checksum
 from d2ace._util.errors import UserError
 from d2ace._util.isolation import isolated
+from d2ace._util.label_rows import LabelRows
 from d2ace._util.observations import CheckedRows, given_predictions, refuse_shape
 from d2ace._util.staging import Sink, Staging
 from d2ace.insights import Insights
@@ -56,8 +56,7 @@ class Selector(Sampler[list[int]]):
     Parameters
     ----------
     labels : [n, q] zeros and ones
-        torch, numpy or scipy.sparse. A sparse matrix stays sparse; methods that look at the loss or
-        the labels of a batch keep a dense copy of one byte per pair beside it.
+        torch, numpy or scipy.sparse. A sparse matrix stays sparse.
     features : [n, d] numbers, optional
         Only used to find neighbours, by the methods that have them.
     batch_size, epochs, warmup : int
@@ -160,7 +159,7 @@ class Selector(Sampler[list[int]]):
         """Whether to warn where all epochs are warm-up; a loop that says so itself unsets it."""
         self._marks = feature_marks(self.features if self.uses_features else None)
         self._initial_extra: dict[str, float] | None = None
-        self._dense_labels: Tensor | None = None
+        self._label_rows = LabelRows(self.labels)
         self.kept = KeptRows(self.n)
         """The rows whose state is kept here: all, but where several processes share the state."""
         self._tensors = DeviceState(self.device, self.make_memory, self._make_staging)
@@ -286,10 +285,7 @@ class Selector(Sampler[list[int]]):
 
     def labels_at(self, index: Tensor) -> Tensor:
         """Rows of Y as booleans [b, q] on the device of ``index``, in the numbers of ``update``."""
-        if self._dense_labels is None or self._dense_labels.device != index.device:
-            dense = torch.from_numpy(self.kept.of(self.labels).astype(np.bool_).toarray())
-            self._dense_labels = dense.to(index.device)
-        return self._dense_labels.index_select(0, index)
+        return self._label_rows.at(index)
 
     def drawn_probability(self, index: Tensor) -> Tensor | float:
         """The probability with which rows were drawn in the epoch drawn last."""
@@ -620,7 +616,7 @@ class Selector(Sampler[list[int]]):
     def _keep_only(self, kept: KeptRows) -> None:
         """Keep the state of these rows alone, from now on."""
         self._tensors.settle()
-        self.kept, self._dense_labels = kept, None
+        self.kept, self._label_rows = kept, LabelRows(kept.of(self.labels))
         self._tensors.keep(kept)
 
     def _make_staging(self, device: torch.device) -> Staging:

@@ -121,6 +121,8 @@ class D2ACE(Selector):
         self.neighborhood = self._neighborhood(found, include_self=self.include_self and not itself)
         """Z [n, q]: which labels are present around each instance."""
         self.neighbors = named_neighbors(neighbors, found)
+        self.neighbor_method = "none" if found is None else found.method
+        """How they were found: "exact", "approximate", "given" or "none"."""
         self.neighbor_recall = 1.0 if found is None else found.recall
         """Share of true neighbours that the search found, measured on a sample; 1.0 if exact."""
         self.features = None  # they have served to find neighbours

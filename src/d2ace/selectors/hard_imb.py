@@ -59,6 +59,8 @@ class HardImb(Selector):
         found = asked_neighbors(neighbors, self.features, self.n, neighbors_method)
         around = torch.empty(self.n, 0, dtype=torch.int64) if found is None else found.rows
         self.neighbors = named_neighbors(neighbors, found)
+        self.neighbor_method = "none" if found is None else found.method
+        """How they were found: "exact", "approximate", "given" or "none"."""
         self.neighbor_recall = 1.0 if found is None else found.recall
         """Share of true neighbours that the search found, measured on a sample; 1.0 if exact."""
         self.features = None  # they have served to find neighbours

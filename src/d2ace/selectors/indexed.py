@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from torch.utils.data import Dataset
 
 
@@ -11,7 +12,8 @@ class IndexedDataset(Dataset[tuple[Any, ...]]):
     """Yields ``(index, *item)`` for the items of ``dataset``.
 
     An item that is a tuple or list is spread; anything else (a dictionary, a tensor) is kept whole
-    behind the index.
+    behind the index. Of a file that is mapped read-only (``np.load(path, mmap_mode="r")``), rows
+    are copied: torch takes no others.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -36,4 +38,10 @@ class IndexedDataset(Dataset[tuple[Any, ...]]):
 
     @staticmethod
     def _row(index: int, item: Any) -> tuple[Any, ...]:
-        return (index, *item) if isinstance(item, (tuple, list)) else (index, item)
+        parts = item if isinstance(item, (tuple, list)) else (item,)
+        return (index, *map(_writable, parts))
+
+
+def _writable(part: Any) -> Any:
+    mapped = isinstance(part, np.ndarray) and not part.flags.writeable
+    return np.array(part) if mapped else part

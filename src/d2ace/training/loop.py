@@ -140,7 +140,7 @@ class Loop(Trainer):
     def _instance_losses(self) -> Tensor:
         """sum_j l_ij [n] in evaluation mode."""
         P = self.predict(self.rows["train"]).double().clamp(1e-12, 1 - 1e-12)
-        y = self._labels.cpu().double()
+        y = torch.from_numpy(self.problem.train.Y.toarray()).double()
         return -(y * P.log() + (1 - y) * (1 - P).log()).sum(1)
 
     # Saving and resuming --------------------------------------------------------------------

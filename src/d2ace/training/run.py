@@ -207,7 +207,10 @@ def _result(
     best = loop.history[loop.best_epoch - 1]
     return RunResult(
         config=loop.config.to_dict(),
-        environment=environment(fabric.world_size, fabric.device.type),
+        environment={
+            **environment(fabric.world_size, fabric.device.type),
+            **_approximation(loop.shared.selector),
+        },
         dataset=loop.problem.sizes,
         best_epoch=loop.best_epoch,
         validation=best["validation"],
@@ -218,6 +221,13 @@ def _result(
         history=loop.history,
         per_label=per_label,
     )
+
+
+def _approximation(selector: Any) -> dict[str, Any]:
+    """What nobody chose where neighbours are approximate by default: it depends on the machine."""
+    if getattr(selector, "neighbor_method", None) != "approximate":
+        return {}
+    return {"neighbors": "approximate", "neighbor_recall": selector.neighbor_recall}
 
 
 def _restorable(loop: Loop, weights: dict[str, Any]) -> dict[str, Any]:

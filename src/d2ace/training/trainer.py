@@ -18,6 +18,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from d2ace._util.errors import ContractError, RunError, UserError
+from d2ace._util.label_rows import LabelRows
 from d2ace._util.random_state import seed_generators
 from d2ace.data import cache_dir
 from d2ace.models import LossTerms, MultiLabelModel, make_model
@@ -109,7 +110,7 @@ class Trainer:
             )
         selector.warns_of_warmup = False  # whoever starts a run says so
         self.shared = SharedSelector(selector, fabric.global_rank, fabric.world_size)
-        self._labels = torch.from_numpy(train.Y.toarray()).to(fabric.device)
+        self._labels = LabelRows(train.Y)
         self._instance_weight = (
             None if instance_weight is None else torch.from_numpy(instance_weight).to(fabric.device)
         )
@@ -172,7 +173,11 @@ class Trainer:
     def _pass(self) -> Iterator[tuple[Tensor, Tensor]]:
         """All training rows once, as evaluation sees them, for models that ask for them."""
         rows = self.rows["train"]
-        return zip(rows.chunks(), self._labels.split(rows.at_once), strict=True)
+        numbers = torch.arange(len(rows), device=self.fabric.device).split(rows.at_once)
+        return zip(rows.chunks(), map(self._labels_at, numbers), strict=True)
+
+    def _labels_at(self, rows: Tensor) -> Tensor:
+        return self._labels.at(rows).view(torch.uint8)
 
     def _train(self, part: BatchPart, x: Tensor) -> None:
         config, selector = self.config, self.shared.selector
@@ -190,7 +195,7 @@ class Trainer:
         with self.clock.part("train"):
             seed_step(config.seed, step + 1, self.fabric.global_rank, self.fabric.device)
             rows = torch.tensor(part.rows, device=self.fabric.device)
-            loss, logits = self.step_module(x, self._labels[rows], self._weighed(weight, rows))
+            loss, logits = self.step_module(x, self._labels_at(rows), self._weighed(weight, rows))
             self.fabric.backward(loss if part.scale == 1.0 else loss * part.scale)
             if self.model.clip_norm is not None:
                 self.fabric.clip_gradients(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+import tempfile
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +16,25 @@ from d2ace.benchmark.plan.specs import RunSpec
 from .engines import Event, final_event
 from .execute import execute, sentence
 
+RETRIES = 3
+"""How often a run is tried again whose process or machine died; one that fails is not."""
+
 
 class RayEngine:
     """A task per run, each in a process of its own that ends with it.
+
+    Only the process that has the engine writes to the store. A run whose process or machine dies
+    is tried again, where there is room, from its last checkpoint if that machine has the folder.
 
     Parameters
     ----------
     jobs : int
         Tasks at the same time on a cluster that is started here. On a running cluster (``address``)
-        as many tasks as it has processors for.
+        as many tasks as it has processors for, also when machines join or leave.
     address : str, optional
-        Of a running cluster, as ``ray.init`` takes it. Its machines need this library, the data,
-        and, to resume half-finished runs, the folder beside the store.
+        Of a running cluster, as ``ray.init`` takes it: "auto", "host:port" or "ray://host:port".
+        Its machines need this library, the data under the same paths, and, to resume
+        half-finished runs, the folder beside the store.
     """
 
     def __init__(self, jobs: int, address: str | None = None) -> None:
@@ -34,21 +44,28 @@ class RayEngine:
             raise RunError('the engine ray needs Ray; run: pip install "d2ace[ray]"') from None
         self._ray: Any = ray  # its types do not know all that it takes
         self._own = not ray.is_initialized()
+        self._printing = redirect_stdout(sys.stderr)  # Ray prints there that a process died
         if self._own:
-            started: dict[str, Any] = {"address": address} if address else {"num_cpus": cores()}
+            # "local": otherwise Ray joins a cluster that runs here, and refuses num_cpus
+            started = {"address": address or "local"} | ({} if address else {"num_cpus": cores()})
             try:
                 ray.init(include_dashboard=False, log_to_driver=False, **started)
             except Exception as error:
                 where = address or "on this machine"
                 raise RunError(f"no Ray cluster {where}: {sentence(error)}") from None
-        available = int(self._ray.cluster_resources().get("CPU", 1))
-        self.slots = min(jobs, available) if address is None else available
-        self._threads = max(1, available // self.slots)
+        self._printing.__enter__()
+        self._grows = address is not None
+        self.slots = self._available() if self._grows else min(jobs, self._available())
+        self._threads = 1 if self._grows else max(1, self._available() // self.slots)
         # A process per task, so that one run cannot disturb the next.
-        options = {"num_cpus": self._threads, "max_calls": 1, "max_retries": 0}
+        options = {"num_cpus": self._threads, "max_calls": 1, "max_retries": RETRIES}
         self._task = self._ray.remote(**options)(_run)
         self._running: dict[Any, tuple[RunSpec, Path]] = {}
         self._stopping = False
+
+    def _available(self) -> int:
+        """Processors of all machines that are there now."""
+        return max(1, int(self._ray.cluster_resources().get("CPU", 0)))
 
     def start(self, spec: RunSpec, folder: Path) -> None:
         """Submit the run."""
@@ -60,6 +77,8 @@ class RayEngine:
         ended, _ = (
             self._ray.wait(list(self._running), timeout=seconds) if self._running else ([], [])
         )
+        if self._grows:
+            self.slots = self._available()
         return [self._event(task) for task in ended]
 
     def _event(self, task: Any) -> Event:
@@ -85,10 +104,22 @@ class RayEngine:
         """Leave the cluster; one that was started here ends."""
         if self._own:
             self._ray.shutdown()
+        self._printing.__exit__(None, None, None)
 
 
 def _run(config: str, folder: str, threads: int) -> tuple[str, str, bytes | None]:
-    """What a task does: the last message, the result as JSON, the recording."""
+    """What a task does: the last message, the result as JSON, the recording.
+
+    On a machine without the folder beside the store, the run has one of its own for as long as it
+    lasts, and starts over if the machine dies.
+    """
+    if Path(folder).parent.is_dir():
+        return _run_in(folder, config, threads)
+    with tempfile.TemporaryDirectory(prefix="d2ace-") as own:
+        return _run_in(str(Path(own) / Path(folder).name), config, threads)
+
+
+def _run_in(folder: str, config: str, threads: int) -> tuple[str, str, bytes | None]:
     from .execute import outcome
 
     messages: list[dict[str, Any]] = []

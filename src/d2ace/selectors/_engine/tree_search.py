@@ -12,7 +12,8 @@ from .exact_search import MeasuredRows, measured, nearest_rows
 
 __all__ = ["tree_search"]
 
-_SPARE = 2  # rows beyond the k-th, by which a tie is noticed
+_SPARE = 1  # rows beyond the k-th, by which a tie is noticed
+_LEAF = 32  # rows compared one by one at the end of a search
 _BLOCK = 1 << 15  # rows asked for at once
 _SLACK = 1e-12  # by which two ways of adding up squares may differ
 
@@ -24,7 +25,7 @@ def tree_search(
     points = features.to(torch.float64).numpy()
     order = cKDTree(points).indices  # rows that are near each other are visited after each other
     points = points[order]
-    tree = cKDTree(points)
+    tree = cKDTree(points, leafsize=_LEAF)
     n = len(points)
     width = min(k + (not include_self) + _SPARE, n)
     numbers = torch.from_numpy(order).to(torch.int64)
