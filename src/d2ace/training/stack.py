@@ -31,7 +31,7 @@ from .folder import RunFolder
 from .interruption import Interruption
 from .loop import Loop
 from .problem import Problem
-from .run import Going, Run
+from .run import Run
 from .split import make_problem
 from .stacked_mlp import Masks, StackedMLP
 
@@ -39,6 +39,9 @@ __all__ = ["StackedRun", "may_stack", "same_stack", "train_stack"]
 
 SAVE_EVERY = 60.0
 """Seconds after which runs of a stack are saved; they can go on from there, together or alone."""
+
+ROOM = 2**30
+"""Bytes that the networks of a stack may take; further runs wait until it has ended."""
 
 _OWN = ("selector", "selector_options", "selector_source", "seed")
 
@@ -50,7 +53,10 @@ def same_stack(config: dict[str, Any]) -> str:
 
 def may_stack(config: dict[str, Any]) -> bool:
     """Whether a run may be one of a stack; others train by themselves."""
-    return bool(config["model"] == MLP.name and config["precision"] == "32-true")
+    accelerated = torch.cuda.is_available() or torch.backends.mps.is_available()
+    return bool(
+        config["model"] == MLP.name and config["precision"] == "32-true" and not accelerated
+    )  # an accelerator draws other dropout masks
 
 
 @dataclass
@@ -77,9 +83,17 @@ def train_stack(runs: Sequence[StackedRun], threads: int) -> None:
     members = [_Member(one, turn) for one in runs]
     try:
         with Interruption() as asked:
-            for each in members:
-                each.attempt(partial(each.begin, fabric, problems))
-            _train([each for each in members if not each.over], turn, asked)
+            waiting = members[::-1]
+            while waiting:
+                room, begun = ROOM, 0
+                stack: list[_Member] = []
+                while waiting and room >= begun:
+                    each = waiting.pop()
+                    if each.attempt(partial(each.begin, fabric, problems)) and not each.over:
+                        stack.append(each)
+                        begun = each.bytes
+                        room -= begun
+                _train(stack, turn, asked)
     finally:
         for each in members:
             each.leave()
@@ -179,6 +193,13 @@ class _Member:
         self._written = self.loop.best_epoch
         if self.loop.finished:  # and killed before it was tested
             self._finish()
+
+    @property
+    def bytes(self) -> int:
+        """What its parameters, their gradients and moments, and a batch take."""
+        model, config = self.loop.model, self.loop.config
+        parameters = sum(each.numel() for each in model.parameters())
+        return 4 * (4 * parameters + config.batch_size * model.n_features)
 
     def draw(self) -> None:
         """Stand before the next step, which may be the first of an epoch."""

@@ -22,6 +22,8 @@ from .trainer import seed_step
 
 __all__ = ["Masks", "StackedMLP"]
 
+_VECTOR = 64  # a multiple of the numbers in a vector, of any processor
+
 
 class Masks:
     """Dropout masks of the hidden layers, divided by the share that is kept, as layers draw them.
@@ -120,20 +122,20 @@ class StackedMLP:
         counts = self._steps[:, 0].tolist()
         for _, alike in groupby(range(len(rates)), key=lambda r: (rates[r], counts[r])):
             networks = list(alike)
-            part = slice(networks[0], networks[-1] + 1)
+            lists = [
+                _pieces(tensors, slice(networks[0], networks[-1] + 1))
+                for tensors in (self._parameters, gradients, *self._moments.values())
+            ]
             adam(
-                [values[part] for values in self._parameters],
-                [values[part] for values in gradients],
-                [values[part] for values in self._moments["exp_avg"]],
-                [values[part] for values in self._moments["exp_avg_sq"]],
+                *lists,
                 [],
-                [torch.tensor(counts[part.start]) for _ in self._parameters],
+                [torch.tensor(counts[networks[0]]) for _ in lists[0]],
                 fused=True,
                 amsgrad=False,
                 maximize=False,
                 beta1=self._betas[0],
                 beta2=self._betas[1],
-                lr=rates[part.start],
+                lr=rates[networks[0]],
                 **self._options,
             )
         self._steps += 1.0
@@ -145,3 +147,15 @@ def _stacked(alike: Sequence[nn.Parameter]) -> Tensor:
     for parameter, value in zip(alike, values.unbind(), strict=True):
         parameter.data = value
     return values
+
+
+def _pieces(tensors: Sequence[Tensor], networks: slice) -> list[Tensor]:
+    """The networks' parts of all tensors, in pieces as long as a processor's vectors fit.
+
+    What does not fill a vector is rounded otherwise, so a small bias is a piece by itself.
+    """
+    pieces: list[Tensor] = []
+    for tensor in tensors:
+        part = tensor[networks]
+        pieces += part.unbind() if part[0].numel() % _VECTOR else [part]
+    return pieces
