@@ -71,6 +71,9 @@ class Options:
     address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None
     retry: Annotated[bool, typer.Option("--retry", help="Try failed runs again.")] = False
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folders of finished runs.")] = False
+    stack: Annotated[
+        bool, typer.Option("--stack", help="Train MLPs that differ in method and seed as one.")
+    ] = False
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and end.")] = (
         False
     )
@@ -103,7 +106,11 @@ class Options:
             raise UserError(f"--engine is {self.engine!r}; choose from {', '.join(ENGINES)}")
         if self.address is not None and self.engine != "ray":
             raise UserError("--address belongs to --engine ray")
-        return Session(self.db, self.jobs, self.engine, self.address, self.retry, self.keep)
+        if self.stack and self.engine == "ray":
+            raise UserError("--stack belongs to --engine local; leave one of them out")
+        return Session(
+            self.db, self.jobs, self.engine, self.address, self.retry, self.keep, self.stack
+        )
 
 
 def _fields() -> list[inspect.Parameter]:

@@ -1,0 +1,104 @@
+"""Runs that train as one: which of a grid do, and the process that trains them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from d2ace._util.callbacks import Watch
+from d2ace.benchmark.plan.specs import RunSpec
+from d2ace.training import (
+    RunInterrupted,
+    StackedRun,
+    may_stack,
+    same_stack,
+    train_stack,
+)
+
+from .execute import PATIENCE, failure, ready
+from .workplace import held, lock_of, make_place
+
+MOST = 32
+"""Runs in a stack: more gain nothing, and each takes memory."""
+
+
+def stacks(specs: Iterable[RunSpec], slots: int) -> list[list[RunSpec]]:
+    """Runs to train as one, in the order of the first of each; those of one seed side by side.
+
+    Runs that differ in nothing but method and seed train as one, as far as that leaves none of
+    the ``slots`` without work.
+    """
+    waiting = list(specs)
+    alike: dict[str, list[RunSpec]] = {}
+    for spec in waiting:
+        own = same_stack(spec.config) if may_stack(spec.config) else spec.key
+        alike.setdefault(own, []).append(spec)
+    most = min(MOST, -(-len(waiting) // slots))
+    found = []
+    for group in alike.values():
+        group.sort(key=lambda spec: spec.config["seed"])
+        pieces = -(-len(group) // most)
+        size = -(-len(group) // pieces)
+        found += [group[start : start + size] for start in range(0, len(group), size)]
+    return found
+
+
+def execute_stack(runs: list[dict[str, Any]], threads: int, report: Watch) -> None:
+    """`execute` for several runs, each with a ``config`` and a ``folder``.
+
+    Messages of a run have its number as ``run``. What is raised is no error of any one run.
+    """
+    asked: list[int] = []
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        asked.append(signum)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, note)
+    together: list[StackedRun] = []
+    with ExitStack() as left:
+        for number, one in enumerate(runs):
+            place = Path(one["folder"])
+            say = partial(_say, report, number)
+            lock = left.enter_context(ExitStack())
+            try:
+                make_place(place.parent)
+                lock.enter_context(held(lock_of(place), PATIENCE))
+                config = ready(one["config"], place)
+            except Exception as error:
+                lock.close()
+                say(failure(place, error))
+                continue
+            together.append(StackedRun(config, place, _watch(say), _ended(say, place, lock)))
+        if asked:
+            for run in together:
+                run.ended(RunInterrupted(asked[0], "stopped before it began"))
+        elif together:
+            train_stack(together, threads)
+
+
+def _say(report: Watch, number: int, message: dict[str, Any]) -> None:
+    report({**message, "run": number})
+
+
+def _watch(say: Watch) -> Watch:
+    return lambda entry: say({"epoch": entry["epoch"]})
+
+
+def _ended(say: Watch, place: Path, lock: ExitStack) -> Callable[[Exception | None], None]:
+    def ended(error: Exception | None) -> None:
+        lock.close()  # whoever hears of the end may come in
+        if error is None:
+            say({"state": "finished"})
+        elif isinstance(error, RunInterrupted):
+            say({"state": "stopped"})
+        else:
+            say(failure(place, error))
+
+    return ended
