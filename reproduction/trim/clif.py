@@ -145,9 +145,7 @@ def noisy(problem: Problem, noise: Noise, fold: int) -> Problem:
         Y = noise.applied(part.Y.toarray(), random)
         return replace(part, Y=sp.csr_matrix(Y, dtype=part.Y.dtype))
 
-    return replace(
-        problem, train=changed(problem.train), validation=changed(problem.validation)
-    )
+    return replace(problem, train=changed(problem.train), validation=changed(problem.validation))
 
 
 if __name__ == "__main__":
