@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from d2ace.benchmark.plan import ABLATION, printed
+from d2ace.benchmark.plan import ABLATION, own_values, printed
 from d2ace.benchmark.store import StoredRun
 from d2ace.evaluation import METRICS
 from d2ace.report.collect import shown
@@ -114,8 +114,8 @@ def sweep(name: str, study: Sweep) -> ReportTable:
                     "Mean ± standard deviation on the test folds for "
                     f"{counted(len(study.points), 'value')} of {listed}.",
                     "1, 2 and 3 mark the best three of a column." if study.fair else "",
-                    f"The last column is the paired difference to {usually}, the method's own value, "
-                    f"with its 95 % interval, positive is better. {HOW}"
+                    f"The last column is the paired difference to {usually}, the method's own "
+                    f"value, with its 95 % interval, positive is better. {HOW}"
                     if usually
                     else "",
                     _unknown(study),
@@ -154,7 +154,7 @@ def _usual(study: Sweep) -> tuple[Any, ...] | None:
 def _unknown(study: Sweep) -> str:
     """What to say where runs of a user's own selector were stored without its values."""
     runs = next(iter(study.points.values()))
-    if study.selector in SELECTORS or runs[0].owns is not None:
+    if study.selector in SELECTORS or runs[0].own_values is not None:
         return ""
     return (
         "The method's own value was not stored with these runs; the same d2ace sweep adds it, "
