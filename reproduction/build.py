@@ -23,11 +23,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import against_random
+import against_random_figure
 import beside
 import bibtex
 import case_evidence
 import claims
 import concentration
+import second
 from beside import markdown_row as _line
 
 from d2ace.benchmark import Store, load_grid
@@ -77,6 +79,8 @@ def words() -> str:
         complete = {step for step, (runs, done) in progress.items() if done == runs}
         laboratory = collect(store)
         judged = list(claims.judgements(laboratory, complete))
+    with results(second.PLACE) as store:
+        by_label = second.labels(collect(store))
     runs, done = (sum(counts) for counts in zip(*progress.values(), strict=True))
     state = f"complete, {runs:,} runs" if done == runs else f"{done:,} of {runs:,} runs"
     steps = [
@@ -105,6 +109,13 @@ def words() -> str:
         "concentration": concentration.lines(laboratory),
         "cases": case_evidence.levels(laboratory),
         "claims": table,
+        "verdicts": [
+            _line(["claim of the paper", "verdict"]),
+            _line(["---", "---"]),
+            *[_line([claim.words, f"**{verdict}**"]) for claim, (verdict, _) in judged],
+        ],
+        "static": second.static(),
+        "labels": by_label,
     }
     for name, lines in made.items():
         page = re.sub(
@@ -208,6 +219,10 @@ def main() -> None:
     tables.write_text(markdown(everything, place), encoding="utf-8")
     draw(everything, place, before)
     if place == HERE:
+        with results() as store:
+            figure = against_random_figure.figure(collect(store))
+        picture = standalone(figure.svg())
+        (HERE / "figures" / f"{figure.name}.svg").write_text(picture, encoding="utf-8")
         (HERE / "README.md").write_text(words(), encoding="utf-8")
 
 

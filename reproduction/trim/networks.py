@@ -143,9 +143,9 @@ class Network:
             kept = [value.detach().clone() for value in self.parameters]
             self.best = (auc, len(self.history), kept)
 
-    def tested(self, cell: Cell) -> dict[str, float]:
-        """Test scores of the weights with the best validation Macro-AUC."""
-        _, epoch, kept = self.best
+    def tested(self, cell: Cell, at: tuple[int, list[Tensor]] | None = None) -> dict[str, float]:
+        """Test scores of the weights with the best validation Macro-AUC, or of an epoch's."""
+        epoch, kept = at or self.best[1:]
         thresholds = tune_thresholds(
             cell.validation.Y, self.predict(cell.validation.X, kept).numpy()
         )

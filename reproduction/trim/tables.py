@@ -202,27 +202,50 @@ def _mean(values: Iterable[float]) -> str:
 
 
 def clif_table() -> str:
-    """Trim against Random with CLIF, a line a dataset."""
+    """A block for each regime with CLIF: Trim against Random, a line a dataset, and their mean."""
     rows = read("clif")
-    lines = []
-    for dataset in _ordered(rows, "dataset"):
-        mine = [row for row in rows if row["dataset"] == dataset]
-        trim = [row for row in mine if row["rule"] == "Trim"]
-        starts = [int(row["start"]) for row in trim if int(row["start"])]
-        lines.append(
-            [
-                dataset,
-                str(len(trim)),
-                _mean(float(row["best_epoch"]) for row in mine if row["rule"] == "random"),
-                f"{len(starts)}, epoch {_mean(map(float, starts))}" if starts else "0",
-                *(
-                    signed(gains(mine, trim[0]["regime"], "Trim", score)[dataset])
-                    for score in SCORES
-                ),
-            ]
-        )
-    head = ["dataset", "folds", "Random's best epoch, of 100", "runs in which Trim started"]
-    return markdown([*head, *(f"{title}, difference" for title in SCORES.values())], lines)
+    blocks = []
+    for regime in _ordered(rows, "regime"):
+        mine = [row for row in rows if row["regime"] == regime]
+        found = {score: gains(mine, regime, "Trim", score) for score in SCORES}
+        lines = []
+        for dataset in found["macro_auc"]:
+            trim, random = (
+                [row for row in mine if (row["dataset"], row["rule"]) == (dataset, rule)]
+                for rule in ("Trim", "random")
+            )
+            starts = [int(row["start"]) for row in trim if int(row["start"])]
+            lines.append(
+                [
+                    dataset,
+                    str(len(trim)),
+                    f"{float(trim[0]['rate']):g}",
+                    _mean(float(row["best_epoch"]) for row in random),
+                    f"{len(starts)}, epoch {_mean(map(float, starts))}" if starts else "0",
+                    *(signed(found[score][dataset]) for score in SCORES),
+                ]
+            )
+        means = [interval(values) if len(values) > 1 else "–" for values in found.values()]
+        lines.append(["mean", *[""] * 4, *means])
+        head = [regime, "folds", "learning rate", "Random's best epoch, of 100"]
+        titles = [f"{title}, difference" for title in SCORES.values()]
+        blocks.append(markdown([*head, "runs in which Trim started", *titles], lines))
+    verdicts = ", ".join(
+        f"{regime}: **{clif_verdict(gains(rows, regime, 'Trim', 'macro_auc'))}**"
+        for regime in _ordered(rows, "regime")
+    )
+    return "\n".join([*blocks, f"By the rules, in Macro-AUC: {verdicts}.\n"])
+
+
+def clif_verdict(found: Gains) -> str:
+    """What the rules say of a regime of three datasets."""
+    values = list(found.values())
+    mean = float(np.mean(values))
+    if len(values) < 3:
+        return "not complete"
+    if all(value > 0 for value in values) and mean >= 0.002:
+        return "helps"
+    return "harms" if sum(value < 0 for value in values) >= 2 and mean <= -0.002 else "undecided"
 
 
 def final_table() -> str:

@@ -13,7 +13,8 @@ from report_data import scored
 
 from d2ace._util.errors import UserError
 from d2ace.benchmark.store.database import Store
-from d2ace.report import register_table
+from d2ace.report import published, register_table, sections
+from d2ace.report.collect import collect
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "read-a-report.md"
 
@@ -48,3 +49,31 @@ def test_a_table_of_ones_own_stands_in_the_page(tmp_path: Path, store: Store) ->
 def test_a_section_that_does_not_exist_is_refused_by_name() -> None:
     with pytest.raises(UserError, match=r"no section 'score' .did you mean 'scores'"):
         register_table("score")
+
+
+@pytest.mark.parametrize("tuned", [True, False])
+def test_macro_f1_at_tuned_thresholds_stands_beside_that_at_a_half(
+    store: Store, tuned: bool
+) -> None:
+    """In every table and figure that has Macro-F1; not where the runs have no such score."""
+    for method, selector, score in (("Random", "random", 0.5), ("D2ACE", "d2ace", 0.6)):
+        scored(store, method, selector, score, tuned=tuned)
+    sweep = {"study": "sweep", "tuned": tuned}
+    for size, score in ((4, 0.5), (6, 0.7)):
+        chosen = {"neighbors": size}
+        scored(store, f"K={size}", "d2ace", score, selector_options=chosen, **sweep)
+    for variant, chosen in (("A", {}), ("H", {"correlation": "none"})):
+        scored(store, variant, "d2ace", 0.5, study="ablation", selector_options=chosen, tuned=tuned)
+    page = sections.build(collect(store), published.load(None))
+    groups = [group for section in page.sections for group in section.groups]
+    columns = [table.columns for group in groups for table in group.tables]
+    with_half = [found for found in columns if "Macro-F1" in found]
+    assert len(with_half) == 3  # gains, ablation, sweep
+    for found in with_half:
+        assert (found[found.index("Macro-F1") + 1] == "Macro-F1 tuned") == tuned
+    ranked = [row[0].text for group in groups for table in group.tables for row in table.rows]
+    assert ("Macro-F1 tuned" in ranked) == tuned
+    drawn = [figure.title for group in groups for figure in group.figures]
+    assert sum("Macro-F1 tuned" in title for title in drawn) == tuned * sum(
+        "Macro-F1" in title and "tuned" not in title for title in drawn
+    )

@@ -21,7 +21,7 @@ from .console import print_table
 if TYPE_CHECKING:
     from .bench_session import Session
 
-SHOWN = ("macro_auc", "macro_f1", "ranking_loss")
+SHOWN = ("macro_auc", "macro_f1", "macro_f1_tuned", "ranking_loss")
 """Metrics of a comparison on a screen; JSON has all."""
 
 
@@ -81,11 +81,13 @@ def print_comparison(compared: dict[str, Any]) -> None:
     """Means on common folds and seeds, differences, and what differs besides."""
     print(f"first:  {compared['first']}\nsecond: {compared['second']}\n")
     if compared["common"]:
-        titles = [METRICS[metric].title for metric in SHOWN]
+        rows = compared["common"]
+        shown = [name for name in SHOWN if any(_known(row["metrics"][name]) for row in rows)]
+        titles = [METRICS[metric].title for metric in shown]
         table = _table("study", "dataset", "model", "method", "pairs", *titles, "seconds")
-        for row in compared["common"]:
+        for row in rows:
             cells = [*_names(row), row["pairs"]]
-            cells += [_change(row["metrics"][metric]) for metric in SHOWN]
+            cells += [_change(row["metrics"][metric]) for metric in shown]
             cells.append(_change(row["seconds"], digits=1))
             table.add_row(*(Text(str(cell)) for cell in cells))
         print_table(table)
@@ -134,8 +136,12 @@ def _settings(compared: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
+def _known(value: dict[str, Any]) -> bool:
+    return value["difference"] is not None
+
+
 def _change(value: dict[str, Any], digits: int = 4) -> str:
-    if value["difference"] is None:
+    if not _known(value):
         return "-"
     text = f"{value['first']:.{digits}f} -> {value['second']:.{digits}f} "
     text += f"({value['difference']:+.{digits}f}"

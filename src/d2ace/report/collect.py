@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,8 +14,11 @@ from .naming import tell_apart, versions
 from .run_values import Recording
 from .sweeps import Sweep, find_sweeps
 
-SHOWN = ("macro_auc", "macro_f1", "ranking_loss", "mean_average_precision")
-"""The metrics of the report: the paper's three for tabular data, and its one for images."""
+TUNED = "macro_f1_tuned"
+"""Stands beside Macro-F1 at 0.5; runs of versions before 0.2 have no score in it."""
+SHOWN = ("macro_auc", "macro_f1", TUNED, "ranking_loss", "mean_average_precision")
+"""The metrics of the report: the paper's three for tabular data, with one of them at tuned
+thresholds too, and its one for images."""
 STUDIES = ("ablation", "sweep", "case")
 """Studies with sections of their own; every other one compares methods."""
 
@@ -52,6 +55,12 @@ class Laboratory:
             for method in one.methods
         }
         return {method: several for method, several in found.items() if several}
+
+
+def shown(runs: Iterable[StoredRun]) -> list[str]:
+    """The report's metrics; that at tuned thresholds only where a run has a score in it."""
+    tuned = any(TUNED in (run.result or {}).get("test", {}) for run in runs)
+    return [metric for metric in SHOWN if metric != TUNED or tuned]
 
 
 def collect(store: Store) -> Laboratory:

@@ -47,6 +47,11 @@ class MethodComparison:
         """Methods, in the paper's order."""
         return order(method for _, method in self.cells)
 
+    @property
+    def every_run(self) -> list[StoredRun]:
+        """The runs of all cells."""
+        return [run for runs in self.cells.values() for run in runs]
+
     def runs(self, dataset: str, method: str) -> tuple[StoredRun, ...]:
         """The runs of a cell by seed and fold; none is empty."""
         return self.cells.get((dataset, method), ())

@@ -19,7 +19,7 @@ from d2ace.training import RunResult, SavedRun, load_run
 
 from .known_errors import FoundErrors, KnownErrors
 
-SHOWN = ("macro_auc", "macro_f1", "ranking_loss")
+SHOWN = ("macro_auc", "macro_f1", "macro_f1_tuned", "ranking_loss")
 METRIC = "macro_auc"
 """By which methods are compared."""
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from d2ace.benchmark.plan import ABLATION, SYMBOLS, printed
+from d2ace.benchmark.store import StoredRun
 from d2ace.evaluation import METRICS
+from d2ace.report.collect import TUNED, shown
 from d2ace.report.intervals import interval
 from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.registry import register_figure
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 
 FULL = "A"
 """The variant that is the full method."""
-CURVES = ("macro_auc", "macro_f1")
-"""The metrics the paper draws over an option."""
+CURVES = ("macro_auc", "macro_f1", TUNED)
+"""The metrics the paper draws over an option, and Macro-F1 at tuned thresholds."""
 
 
 def ablation(name: str, study: MethodComparison, dataset: str, metric: str) -> Figure | None:
@@ -87,7 +89,7 @@ def variant_title(variant: str) -> str:
 def option_curve(name: str, sweep: Sweep, metric: str) -> Figure:
     """Scores over the values of one option."""
     title = METRICS[metric].title
-    shown = axis_title(sweep.options)
+    what = axis_title(sweep.options)
     values = [value for (value,) in sweep.points]
     scores = [_scores(runs, metric) for runs in sweep.points.values()]
     means = [mean_score(runs, metric) for runs in sweep.points.values()]
@@ -103,7 +105,7 @@ def option_curve(name: str, sweep: Sweep, metric: str) -> Figure:
             places, means, yerr=spread, color=colour, marker=marker, capsize=2.5, elinewidth=0.9
         )
         axes.set_xticks(places, [plain(_tick(value)) for value in values])
-        axes.set_xlabel(shown)
+        axes.set_xlabel(what)
         axes.set_ylabel(title)
         axes.margins(x=0.06)
         return picture
@@ -113,13 +115,13 @@ def option_curve(name: str, sweep: Sweep, metric: str) -> Figure:
     )
     return Figure(
         name=name,
-        title=f"{title} over {shown} of {sweep.method}, {sweep.model} on {sweep.dataset}",
+        title=f"{title} over {what} of {sweep.method}, {sweep.model} on {sweep.dataset}",
         caption=_sentences(
             f"Mean test {title} for each value; bars are ± one standard deviation over the runs.",
             _even_spacing(values),
             sweep.note,
         ),
-        alt=f"Curve of {title} over {shown} of {sweep.method}: {listed}.",
+        alt=f"Curve of {title} over {what} of {sweep.method}: {listed}.",
         draw=draw,
     )
 
@@ -253,11 +255,15 @@ def _scores(runs: tuple[Any, ...], metric: str) -> Array:
     return scores[np.isfinite(scores)]
 
 
+def _curves(runs: Iterable[StoredRun]) -> list[str]:
+    return [metric for metric in shown(runs) if metric in CURVES]
+
+
 @register_figure("ablation", order=10)
 def _ablation(topic: ComparisonTopic) -> Iterator[Figure | None]:
     study = topic.comparison
     for dataset in study.datasets:
-        for metric in CURVES:
+        for metric in _curves(study.every_run):
             name = topic.name("ablation-plot", study.model, dataset, metric)
             yield ablation(name, study, dataset, metric)
 
@@ -268,5 +274,5 @@ def _sweep(topic: SweepTopic) -> Iterator[Figure | None]:
     draw = option_map if is_pair(sweep) else option_curve if len(sweep.options) == 1 else None
     if draw is None:
         return
-    for metric in CURVES:
+    for metric in _curves(run for runs in sweep.points.values() for run in runs):
         yield draw(topic.name("sweep-plot", *topic.place, metric), sweep, metric)

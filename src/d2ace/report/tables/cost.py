@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from d2ace.benchmark.store import StoredRun
-from d2ace.report.collect import SHOWN, Laboratory
+from d2ace.report.collect import Laboratory, shown
 from d2ace.report.figures import style
 from d2ace.report.figures.training import seconds
 from d2ace.report.method_comparison import MethodComparison
@@ -75,7 +75,7 @@ def _uncounted(comparison: MethodComparison) -> str:
 def inventory(name: str, laboratory: Laboratory) -> ReportTable:
     """What ran, study by study; every run in the CSV."""
     rows = []
-    names = _names(laboratory)
+    names, metrics = _names(laboratory), shown(laboratory.finished)
     for (study, model, dataset), found in _places(laboratory).items():
         done = [run for run in found if run.status == "finished"]
         bad = [run for run in found if run.status == "failed"]
@@ -103,7 +103,7 @@ def inventory(name: str, laboratory: Laboratory) -> ReportTable:
             "seed": run.seed,
             "status": run.status,
             "error": run.error,
-            **{metric: (run.result or {}).get("test", {}).get(metric) for metric in SHOWN},
+            **{metric: (run.result or {}).get("test", {}).get(metric) for metric in metrics},
             "seconds": (run.result or {}).get("seconds", {}).get("total"),
             "finished_at": run.finished_at,
             "key": run.key,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import SHOWN
+from d2ace.report.collect import shown
 from d2ace.report.intervals import HOW, Pair, PairedInterval, interval
 from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.method_names import BASELINE, base_of
@@ -22,9 +22,10 @@ def gains(name: str, comparison: MethodComparison) -> ReportTable:
     """Difference to Random of every method in every metric, over all datasets."""
     rows = []
     data: list[dict[str, Value]] = []
+    metrics = shown(comparison.every_run)
     for method in rivals(comparison):
         row = [word(method)]
-        for metric in SHOWN:
+        for metric in metrics:
             found = comparison.differences(metric, method)
             cell, numbers = over_datasets(found, len(comparison.datasets))
             row.append(cell)
@@ -38,7 +39,7 @@ def gains(name: str, comparison: MethodComparison) -> ReportTable:
             "the metric, over these datasets, which count alike, with its 95 % interval over "
             f"folds and seeds (paired). {HOW}"
         ),
-        columns=["Method", *[METRICS[metric].title for metric in SHOWN]],
+        columns=["Method", *[METRICS[metric].title for metric in metrics]],
         rows=rows,
         data=data,
     )

@@ -11,7 +11,7 @@ import numpy as np
 from d2ace.benchmark.plan import ABLATION, own_values, printed
 from d2ace.benchmark.store import StoredRun
 from d2ace.evaluation import METRICS
-from d2ace.report.collect import SHOWN
+from d2ace.report.collect import shown
 from d2ace.report.figures.studies import FULL
 from d2ace.report.intervals import HOW, interval
 from d2ace.report.method_comparison import DIGITS, MethodComparison
@@ -30,11 +30,12 @@ def ablation(name: str, study: MethodComparison, dataset: str) -> ReportTable:
     rows = []
     data: list[dict[str, Value]] = []
     here = [variant for variant in study.methods if study.runs(dataset, variant)]
+    metrics = shown(study.every_run)
     for variant in here:
         runs = study.runs(dataset, variant)
         what, _ = ABLATION.get(variant, ("", {}))
         row = [word(variant), word(what)]
-        for metric in SHOWN:
+        for metric in metrics:
             row.append(_score(runs, metric))
             one = interval(study.differences(metric, variant, baseline=FULL, datasets=[dataset]))
             data.append(
@@ -47,7 +48,7 @@ def ablation(name: str, study: MethodComparison, dataset: str) -> ReportTable:
                     "high": one.high,
                 }
             )
-        first = interval(study.differences(SHOWN[0], variant, baseline=FULL, datasets=[dataset]))
+        first = interval(study.differences(metrics[0], variant, baseline=FULL, datasets=[dataset]))
         text = "–" if variant == FULL else signed(str(first))
         row.append(Cell(text, None if variant == FULL or not first.count else first.mean))
         rows.append(row)
@@ -64,10 +65,10 @@ def ablation(name: str, study: MethodComparison, dataset: str) -> ReportTable:
         columns=[
             "Variant",
             "What differs",
-            *[METRICS[metric].title for metric in SHOWN],
-            f"{METRICS[SHOWN[0]].title} against {FULL}",
+            *[METRICS[metric].title for metric in metrics],
+            f"{METRICS[metrics[0]].title} against {FULL}",
         ],
-        rows=_marked(rows, first=2) if fair else rows,
+        rows=_marked(rows, metrics, first=2) if fair else rows,
         data=data,
     )
 
@@ -75,20 +76,21 @@ def ablation(name: str, study: MethodComparison, dataset: str) -> ReportTable:
 def sweep(name: str, study: Sweep) -> ReportTable:
     """Every value in every metric, and its difference to the method's own value."""
     usual = _usual(study)
+    metrics = shown(run for runs in study.points.values() for run in runs)
     rows = []
     data: list[dict[str, Value]] = []
     for values, runs in study.points.items():
         row = [
             *[_value(value) for value in values],
-            *[_score(runs, metric) for metric in SHOWN],
+            *[_score(runs, metric) for metric in metrics],
             Cell(str(len(runs)), len(runs)),
         ]
         if usual is not None:
-            one = interval([paired(SHOWN[0], runs, study.points[usual])])
+            one = interval([paired(metrics[0], runs, study.points[usual])])
             own = values == usual or not one.count
             row.append(Cell("–") if own else Cell(signed(str(one)), one.mean))
         rows.append(row)
-        for metric in SHOWN:
+        for metric in metrics:
             line: dict[str, Value] = {
                 option: _value(value).text
                 for option, value in zip(study.options, values, strict=True)
@@ -100,8 +102,8 @@ def sweep(name: str, study: Sweep) -> ReportTable:
                 line |= {"difference": mean, "low": one.low, "high": one.high}
             data.append(line)
     listed = " and ".join(printed(option) for option in study.options)
-    shown = "" if usual is None else ", ".join(_value(value).text for value in usual)
-    against = [f"{METRICS[SHOWN[0]].title} against {shown}"] if shown else []
+    usually = "" if usual is None else ", ".join(_value(value).text for value in usual)
+    against = [f"{METRICS[metrics[0]].title} against {usually}"] if usually else []
     return ReportTable(
         name=name,
         title=f"Sweep over {listed} of {study.method}, {study.model} on {study.dataset}",
@@ -112,9 +114,9 @@ def sweep(name: str, study: Sweep) -> ReportTable:
                     "Mean ± standard deviation on the test folds for "
                     f"{counted(len(study.points), 'value')} of {listed}.",
                     "1, 2 and 3 mark the best three of a column." if study.fair else "",
-                    f"The last column is the paired difference to {shown}, the method's own value, "
-                    f"with its 95 % interval, positive is better. {HOW}"
-                    if shown
+                    f"The last column is the paired difference to {usually}, the method's own "
+                    f"value, with its 95 % interval, positive is better. {HOW}"
+                    if usually
                     else "",
                     _unknown(study),
                     study.note,
@@ -123,11 +125,11 @@ def sweep(name: str, study: Sweep) -> ReportTable:
         ),
         columns=[
             *[printed(option) for option in study.options],
-            *[METRICS[metric].title for metric in SHOWN],
+            *[METRICS[metric].title for metric in metrics],
             "Runs",
             *against,
         ],
-        rows=_marked(rows, first=len(study.options)) if study.fair else rows,
+        rows=_marked(rows, metrics, first=len(study.options)) if study.fair else rows,
         data=data,
     )
 
@@ -160,9 +162,9 @@ def _unknown(study: Sweep) -> str:
     )
 
 
-def _marked(rows: list[list[Cell]], first: int) -> list[list[Cell]]:
+def _marked(rows: list[list[Cell]], metrics: list[str], first: int) -> list[list[Cell]]:
     """The best three of each metric's column marked."""
-    for place, metric in enumerate(SHOWN, start=first):
+    for place, metric in enumerate(metrics, start=first):
         higher = METRICS[metric].higher_is_better
         # By printed score: equal ones share a place.
         values = [row[place].value for row in rows]

@@ -1,0 +1,214 @@
+"""The second part: what its runs say, and how they are kept.
+
+`second/results.csv` has the runs of `grids/second-*.toml`, with the scores of labels beside it;
+`static_controls.csv` has those of `static_controls.py`. To run more, and to add what a store has:
+
+    d2ace bench reproduction/grids/second-handicaps.toml --db second.db \\
+        --from reproduction/second/results.csv
+    python reproduction/second.py --db second.db
+    python reproduction/build.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+
+import numpy as np
+from beside import head, markdown_row
+from trim.tables import Gains, interval, signed
+
+from d2ace.benchmark import Store
+from d2ace.evaluation import METRICS
+from d2ace.report.collect import Laboratory, shown
+from d2ace.report.intervals import PairedInterval
+from d2ace.report.intervals import interval as over_folds
+from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.tables.label_frequency import GROUPS, SCORES, paired
+
+HERE = Path(__file__).resolve().parent
+PLACE = HERE / "second"
+RANDOM, ADAPTIVE = "Random", "D2ACE"
+STATIC = ("number of labels", "number of rare labels")
+MATTERS = 0.002
+CALIBRATION = 0.01
+"""The least gain in Macro-F1 at 0.5 that is asked about."""
+
+StaticRow = dict[str, str]
+
+
+def add(db: Path) -> None:
+    """The runs of a store, beside those that are here."""
+    file = PLACE / "results.csv"
+    with Store(db, create=False) as store:
+        if file.exists():
+            store.import_(file)
+        store.export(file)
+
+
+# Static controls -----------------------------------------------------------------------------
+
+
+def static_rows() -> list[StaticRow]:
+    with (HERE / "static_controls.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def static_gains(rows: list[StaticRow], method: str, budget: str, score: str) -> Gains:
+    """Dataset -> difference to Random of the same fold, mean over folds."""
+    at = [row for row in rows if row["budget"] == budget]
+    random = {
+        (row["dataset"], row["fold"]): float(row[score]) for row in at if row["method"] == RANDOM
+    }
+    found: dict[str, list[float]] = {}
+    for row in at:
+        place = row["dataset"], row["fold"]
+        if row["method"] == method and place in random:
+            found.setdefault(row["dataset"], []).append(float(row[score]) - random[place])
+    return {dataset: float(np.mean(values)) for dataset, values in found.items()}
+
+
+def static() -> list[str]:
+    """Macro-AUC against Random at every budget, on each dataset at the best epoch, verdicts."""
+    rows = static_rows()
+    methods = list(dict.fromkeys(row["method"] for row in rows if row["method"] != RANDOM))
+    budgets = list(dict.fromkeys(row["budget"] for row in rows))
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    found = {
+        (method, budget): static_gains(rows, method, budget, "macro_auc")
+        for method in methods
+        for budget in budgets
+    }
+    names = [budget if budget == "best" else f"{budget} epochs" for budget in budgets]
+    lines = [
+        markdown_row([method, *(interval(found[method, budget]) for budget in budgets)])
+        for method in methods
+    ]
+    best = [row for row in rows if (row["budget"], row["method"]) == ("best", RANDOM)]
+    each = [
+        [
+            f"Random: folds, best epoch, {METRICS['macro_auc'].title}",
+            *(_of_random([row for row in best if row["dataset"] == name]) for name in datasets),
+        ],
+        *(
+            [method, *(signed(found[method, "best"][name]) for name in datasets)]
+            for method in methods
+        ),
+    ]
+    return [
+        *head(["Macro-AUC, difference to Random", *names], words=1),
+        *lines,
+        "",
+        *head(["at the best epoch", *datasets], words=1),
+        *map(markdown_row, each),
+        "",
+        *(f"- {sentence}" for sentence in static_verdicts(found, budgets)),
+    ]
+
+
+def _of_random(rows: list[StaticRow]) -> str:
+    epoch, auc = (np.mean([float(row[name]) for row in rows]) for name in ("epoch", "macro_auc"))
+    return f"{len(rows)}, {epoch:.0f}, {auc:.4f}"
+
+
+def static_verdicts(found: dict[tuple[str, str], Gains], budgets: list[str]) -> list[str]:
+    """What the rules say."""
+    mean = {where: float(np.mean(list(values.values()))) for where, values in found.items()}
+    said = []
+    for budget in budgets:
+        after = "At the best epoch" if budget == "best" else f"After {budget} epochs"
+        own = mean[ADAPTIVE, budget]
+        if own < MATTERS:
+            verdict = "does not gain, so that there is nothing to explain"
+        elif max(mean[one, budget] for one in STATIC) >= own - MATTERS:
+            verdict = "gains, and is only label-rich rows"
+        else:
+            verdict = "gains, and is more than label-rich rows"
+        said.append(f"{after} D2ACE **{verdict}**: {signed(own)}.")
+    for pressure in (2, 4, 10):
+        constant, fading = found[f"D2ACE, pressure {pressure}", "best"], found[ADAPTIVE, "best"]
+        gap = {dataset: constant[dataset] - fading[dataset] for dataset in constant}
+        text = interval(gap)
+        low = float(text.split("[")[1].split(",")[0].replace("−", "-"))
+        pays = float(np.mean(list(gap.values()))) >= MATTERS and low > 0
+        word = "pays" if pays else "is not shown to pay"
+        said.append(f"A constant pressure of {pressure} **{word}** against the fading one: {text}.")
+    return said
+
+
+# Gains by metric and label frequency ----------------------------------------------------------
+
+
+def labels(laboratory: Laboratory) -> list[str]:
+    """Gains over Random by metric, then by frequency of the label; what Balance's gain is."""
+    one = next(one for one in laboratory.comparisons if one.study == "main" and one.model == "MLP")
+    methods = [method for method in one.methods if method != RANDOM]
+    metrics = shown(one.every_run)
+    gains = {
+        (method, metric): over_folds(one.differences(metric, method))
+        for method in methods
+        for metric in metrics
+    }
+    by_metric = [
+        markdown_row([method, *(_printed(gains[method, metric]) for metric in metrics)])
+        for method in methods
+    ]
+    by_label = [
+        markdown_row([method, group, *(_on_labels(one, method, group, score) for score in SCORES)])
+        for method in methods
+        for group in GROUPS
+    ]
+    runs = len(one.every_run)
+    where = ", ".join(one.datasets)
+    return [
+        f"{runs} runs, {one.spread()}, on {where}.",
+        "",
+        *head(["better than Random by", *(METRICS[metric].title for metric in metrics)], words=1),
+        *by_metric,
+        "",
+        *head(["better than Random by", "labels", *SCORES.values()], words=2),
+        *by_label,
+        "",
+        f"By the rule Balance's gain in Macro-F1 is **{balance_verdict(gains)}**.",
+    ]
+
+
+def _on_labels(one: MethodComparison, method: str, group: str, score: str) -> str:
+    every = [
+        paired(score, group, one.runs(dataset, method), one.runs(dataset, RANDOM))
+        for dataset in one.datasets
+    ]
+    return _printed(over_folds([pairs for pairs in every if pairs]))
+
+
+def _printed(gap: PairedInterval) -> str:
+    return signed_text(str(gap))
+
+
+def signed_text(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def balance_verdict(gains: dict[tuple[str, str], PairedInterval]) -> str:
+    """Calibration, more, or undecided."""
+    half, tuned, auc = (
+        gains["Balance", metric] for metric in ("macro_f1", "macro_f1_tuned", "macro_auc")
+    )
+    if half.noise or half.mean < CALIBRATION:
+        return "undecided"
+    if 2 * tuned.mean < half.mean and (auc.noise or auc.mean < 0):
+        return "calibration"
+    if not tuned.noise and 2 * tuned.mean >= half.mean:
+        return "more than calibration"
+    return "undecided"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--db", type=Path, required=True, help="a store whose runs are added")
+    add(parser.parse_args().db)
+
+
+if __name__ == "__main__":
+    main()
