@@ -191,6 +191,29 @@ def test_a_reset_forgets_them():
     same(selector.insights, fresh.insights)
 
 
+def test_what_waits_is_forgotten_with_the_rest():
+    """A method that is told in blocks still holds the last batches."""
+    for forget in (
+        lambda selector: selector.insights.reset(),
+        lambda selector: selector.insights.load_state_dict(d2ace.Insights(labels()).state_dict()),
+        lambda selector: selector.reset(),
+        lambda selector: selector.load_state_dict(make(insights=True).state_dict()),
+    ):
+        selector = make(insights=True)
+        selector.observe([1, 2], logits=torch.ones(2, Q))
+        forget(selector)
+        selector.observe([5], logits=torch.ones(1, Q))
+        assert selector.insights.rows()["visits"].nonzero()[0].tolist() == [5]
+
+
+def test_two_selectors_may_feed_the_same():
+    both = d2ace.Insights(labels())
+    one, other = make(insights=both), make(insights=both)
+    for row, selector in enumerate([one, other, one]):
+        selector.observe([row], logits=torch.ones(1, Q))
+    assert both.rows()["visits"][:4].tolist() == [1, 1, 1, 0]
+
+
 class TestStates:
     def test_one_without_insights_is_as_it_always_was(self):
         with_them, without = make(insights=True), make()

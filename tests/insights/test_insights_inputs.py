@@ -54,6 +54,7 @@ def test_labels_of_one_class_have_a_defined_report(value):
     [
         ({"label_names": ["a"]}, "label_names must have 2 names, got 1."),
         ({"row_names": "abcd"}, "row_names must be a sequence of 4 names, got the text 'abcd'."),
+        ({"label_names": 5}, "label_names must be a sequence of 2 names, got 5."),
         ({"state": "tiny"}, "state must be one of 'full', 'compact', got 'tiny'."),
     ],
 )
@@ -72,6 +73,20 @@ def test_a_refused_batch_changes_nothing():
         with pytest.raises(ValueError, match=r"\.$"):
             insights.observe(index, logits=logits)
     assert torch.equal(insights.suspicion(), before)
+
+
+@pytest.mark.parametrize("where", ["logits", "index"])
+def test_what_holds_no_numbers_is_refused(where):
+    given = {"index": torch.arange(4), "logits": torch.zeros(4, 2)}
+    given[where] = given[where].to("meta")
+    with pytest.raises(TypeError, match=r"on the meta device.*\.$"):
+        trained().observe(given["index"], logits=given["logits"])
+
+
+@pytest.mark.parametrize("above", [np.nan, np.inf])
+def test_a_limit_is_a_finite_number(above):
+    with pytest.raises(ValueError, match=r"^above must be finite, got"):
+        trained().label_issues(above)
 
 
 def test_a_skipped_pair_keeps_its_mean():
@@ -105,7 +120,7 @@ def test_a_saved_state_goes_on(state):
 
 def test_a_state_of_other_labels_or_a_damaged_one_is_refused_and_changes_nothing():
     insights = trained()
-    before = insights.suspicion()
+    before, before_state = insights.suspicion(), insights.state_dict()
     damaged = insights.state_dict()
     damaged["sums"]["loss"][0, 0] += 1
     lacking = insights.state_dict()
@@ -113,7 +128,8 @@ def test_a_state_of_other_labels_or_a_damaged_one_is_refused_and_changes_nothing
     odd = insights.state_dict()
     del odd["labels"]
     others = [trained(1 - LABELS).state_dict(), trained(state="compact").state_dict()]
-    for state in [damaged, lacking, odd, {}, None, *others]:
+    unknown = {key: value for key, value in before_state.items() if key != "format"}
+    for state in [damaged, lacking, odd, unknown, {}, None, *others]:
         with pytest.raises(ValueError, match=r"\.$"):
             insights.load_state_dict(state)
     assert torch.equal(insights.suspicion(), before)
@@ -174,3 +190,5 @@ def test_tables_are_written_whole_and_replace_only_their_like(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
     with pytest.raises(KeyError, match="did you mean"):
         issues["suspicon"]
+    with pytest.raises(KeyError, match="There is no column slice"):
+        issues[:3]

@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,29 @@ class TestLabelsFrom:
         text = "\ufeff" + issues.read_text().replace("\n", "\r\n") + "\r\n\r\n"
         issues.write_text(text, encoding="utf-8", newline="")
         assert small_run(data, labels_from=issues).test == plain.test
+
+    @pytest.mark.parametrize("mark", [";", "\t"])
+    def test_a_spreadsheet_may_have_other_marks_between_cells(self, data, issues, mark):
+        plain = small_run(data, labels_from=issues)
+        with issues.open(newline="", encoding="utf-8") as file:
+            lines = list(csv.reader(file))
+        with issues.open("w", newline="", encoding="utf-8-sig") as file:  # decimals have commas
+            cells = [[cell.replace(".", ",") for cell in line] for line in lines]
+            csv.writer(file, delimiter=mark).writerows(cells)
+        assert small_run(data, labels_from=issues).test == plain.test
+
+    def test_names_that_look_like_formulas_come_back(self, data, tmp_path):
+        odd = replace(data, label_names=("rare", "=cmd|' /C calc'!A0", 'a,"b\rc', "-dash"))
+        small_run(odd, out=tmp_path / "run", insights=True)
+        issues = load_run(tmp_path / "run").insights.label_issues(above=-9)
+        issues.to_csv(tmp_path / "issues.csv")
+        with (tmp_path / "issues.csv").open(newline="", encoding="utf-8") as file:
+            lines = list(csv.DictReader(file, strict=True))
+        assert len(lines) == len(issues)
+        names = {line["label_name"] for line in lines}
+        assert names == {"'=cmd|' /C calc'!A0", 'a,"b\rc', "'-dash"}  # text to a spreadsheet
+        result = small_run(odd, labels_from=tmp_path / "issues.csv")
+        assert result.config["labels_source"] is not None
 
     def test_a_name_may_stand_for_a_number(self, data, issues, tmp_path):
         with issues.open(newline="", encoding="utf-8") as file:

@@ -40,6 +40,8 @@ class CheckedRows(NamedTuple):
 def host_rows(index: Any, n: int, *, unique: bool) -> CheckedRows:
     """``index`` checked; a tensor, an array, a list or a range of row numbers."""
     if isinstance(index, Tensor):
+        if index.is_meta:
+            raise TypeError("index is on the meta device and holds no numbers; give real ones.")
         index = index.detach().cpu().numpy()
     array = as_array("index", index)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):

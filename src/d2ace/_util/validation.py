@@ -38,7 +38,7 @@ def real_number(
     number = float(value)
     if not math.isfinite(number) or number > high or number < low or (open_low and number == low):
         bracket = "(" if open_low else "["
-        bound = f"{'above' if open_low else 'at least'} {low:g}"
+        bound = f"{'above' if open_low else 'at least'} {low:g}" if low > -math.inf else "finite"
         wanted = f"in {bracket}{low:g}, {high:g}]" if high < math.inf else bound
         raise ValueError(f"{name} must be {wanted}, got {value}.")
     return number

@@ -96,7 +96,9 @@ def _said(session: Session, summary: Summary) -> str:
     )
 
 
-def raise_unless_well(summary: Summary, errors: list[str | None]) -> None:
+def raise_unless_well(
+    summary: Summary, errors: list[str | None], again: str = "the same command with --retry"
+) -> None:
     """A signal or failed runs as the error that a command ends with."""
     if summary.signum is not None:
         raise RunInterrupted(
@@ -110,5 +112,5 @@ def raise_unless_well(summary: Summary, errors: list[str | None]) -> None:
     if errors:
         raise RunError(
             f"{len(errors)} runs failed, the first because: {str(errors[0]).removesuffix('.')}; "
-            "the same command with --retry tries them again"
+            f"{again} tries them again"
         )

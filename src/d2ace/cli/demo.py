@@ -82,7 +82,8 @@ def demo(
     specs = _specs(settings, seeds, every, corrections)
     jobs = max(1, min(os.cpu_count() or 1, len(specs) * seeds))
     session = Session(folder / "runs.db", jobs, retry=True)
-    raise_unless_well(*run(session, [spec for runs in specs.values() for spec in runs]))
+    every_run = [spec for runs in specs.values() for spec in runs]
+    raise_unless_well(*run(session, every_run), again="the same command")
     with Store(session.db) as store:
         place = folder / runs_folder(store).name
     folders = {method: [place / spec.key for spec in runs] for method, runs in specs.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -97,6 +97,11 @@ class Insights:
                 "alone, or a batch counts twice."
             )
         values, are_logits = given_predictions(*unnamed, logits=logits, probs=probs)
+        if values.is_meta:
+            raise TypeError(
+                "The predictions are on the meta device, so they have no values; move model and "
+                "data to a real device."
+            )
         home = self.state_device if self._staging else state_device(values.device)
         far = isinstance(index, Tensor) and index.device.type != "cpu" and home.type != "cpu"
         rows = device_rows(index) if far else host_rows(index, self.n, unique=False)
@@ -141,7 +146,15 @@ class Insights:
 
     def fed_by(self, staging: Staging) -> None:
         """Read nothing before what waits in a selector's ``staging`` has arrived."""
+        if self._feeder is not None and self._feeder is not staging:
+            self._feeder.flush()  # of another selector
         self._feeder = staging
+
+    def _replace(self, sums: PairSums) -> None:
+        """Take these sums in place of all that was observed, also of what still waits."""
+        if self._feeder is not None:
+            self._feeder.flush()
+        self._own, self._staging, self._feeder = sums, None, None
 
     def _settled(self) -> PairSums:
         """The sums, with everything observed in them."""
@@ -394,14 +407,14 @@ class Insights:
         self._refuse_unfit(state)
         sums = PairSums(self.n, self.q, with_loss=self.state == "full")
         sums.load_state_dict(state["sums"])
-        self._own, self._staging, self._feeder = sums, None, None
+        self._replace(sums)
 
     def _refuse_unfit(self, state: Any) -> None:
         if not isinstance(state, dict) or state.get("kind") != "insights":
             raise ValueError(
                 "This is not a state of insights; load what Insights.state_dict() gave."
             )
-        if state["format"] != FORMAT or state.keys() != _KEYS:
+        if state.get("format") != FORMAT or state.keys() != _KEYS:
             odd = sorted(map(str, state.keys() ^ _KEYS))
             raise ValueError(
                 f"The state has format {state.get('format')!r} and not {FORMAT}, or parts are "
@@ -428,8 +441,7 @@ class Insights:
 
     def reset(self) -> None:
         """Forget everything observed."""
-        self._own = PairSums(self.n, self.q, with_loss=self.state == "full")
-        self._staging = self._feeder = None
+        self._replace(PairSums(self.n, self.q, with_loss=self.state == "full"))
 
     @isolated
     def __getstate__(self) -> dict[str, Any]:
@@ -450,8 +462,9 @@ class Insights:
 def _names(name: str, given: Any, count: int) -> list[str] | None:
     if given is None:
         return None
-    if isinstance(given, (str, bytes)):
-        raise TypeError(f"{name} must be a sequence of {count} names, got the text {given!r}.")
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        kind = "the text " if isinstance(given, (str, bytes)) else ""
+        raise TypeError(f"{name} must be a sequence of {count} names, got {kind}{given!r}.")
     names = [str(item) for item in given]
     if len(names) != count:
         raise ValueError(f"{name} must have {count} names, got {len(names)}.")

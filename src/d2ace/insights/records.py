@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from d2ace._util.atomic import write_whole
+from d2ace._util.csv_text import csv_writer, no_formula
 from d2ace._util.errors import RunError, UserError
 from d2ace._util.hints import did_you_mean
 from d2ace._util.paths import given_path
@@ -42,7 +42,7 @@ class Records:
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         """A column, as an array."""
-        if name not in self._columns:
+        if not isinstance(name, str) or name not in self._columns:
             known = self.columns
             raise KeyError(
                 f"There is no column {name!r}{did_you_mean(str(name), known)}; choose from "
@@ -66,15 +66,16 @@ class Records:
     def csv(self) -> bytes:
         """What :meth:`to_csv` writes."""
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+        writer = csv_writer(text)
         writer.writerow(self._columns)
-        writer.writerows(record.values() for record in self)
+        writer.writerows(map(no_formula, record.values()) for record in self)
         # The name of a file may be no text; what cannot be written is spelt out.
         return text.getvalue().encode(errors="backslashreplace")
 
     def to_csv(self, path: Any) -> None:
         """Write the table as CSV (UTF-8), whole or not at all.
 
+        A name that a spreadsheet would take for a formula gets an apostrophe in front.
         A table with the same columns is replaced; any other file is left alone.
         """
         target = given_path(path, "path", kind="file")

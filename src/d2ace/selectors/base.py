@@ -528,6 +528,8 @@ class Selector(Sampler[list[int]]):
         warn_of_going_back(self._cursor, cursor)
         cursor.follow(self._cursor)
         self._keep_initial()
+        if self.insights is not None:
+            self._tensors.flush()  # nothing may reach them behind the state
         before = self.__dict__.copy()
         try:
             self._cursor, self._tensors = cursor, tensors
@@ -547,9 +549,9 @@ class Selector(Sampler[list[int]]):
         """Forget everything drawn, observed and loaded but the seed: training begins anew."""
         self._cursor, self._reminders = Cursor(self.batch_size), Reminders()
         self.restarts += 1
-        self._tensors.forget()
         if self.insights is not None:
             self.insights.reset()
+        self._tensors.forget()
         if self._initial_extra is not None:
             self.load_extra_state(self._initial_extra)
 

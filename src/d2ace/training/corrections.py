@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import scipy.sparse as sp
 
+from d2ace._util.csv_text import no_formula
 from d2ace._util.errors import UserError
 from d2ace._util.hints import did_you_mean
 from d2ace._util.paths import given_path
@@ -151,7 +152,7 @@ def _content(path: Path) -> bytes:
 def _read(path: Path, content: bytes, loaded: Loaded) -> list[Correction]:
     try:
         text = content.decode("utf-8-sig")
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=_separator(text), strict=True)
         numbered = [(reader.line_num, cells) for cells in reader if any(cells)]
     except (ValueError, csv.Error) as problem:
         raise UserError(
@@ -176,6 +177,13 @@ def _read(path: Path, content: bytes, loaded: Loaded) -> list[Correction]:
         row, label = rows.find(place, record), labels.find(place, record)
         found.append(Correction(line, row, label, given, suggested))
     return found
+
+
+def _separator(text: str) -> str:
+    """What stands between cells: where decimals have commas, spreadsheets write semicolons."""
+    first = text.partition("\n")[0]
+    marks = (mark for mark in ",;\t" if "given" in (c.strip('" \r') for c in first.split(mark)))
+    return next(marks, ",")
 
 
 def _refuse_header(path: Path, header: list[str]) -> None:
@@ -209,8 +217,9 @@ class _Finder:
         self.place: dict[str, int] = {}
         self.twice: set[str] = set()
         for number, name in enumerate(names or ()):
-            if self.place.setdefault(name.strip(), number) != number:
-                self.twice.add(name.strip())
+            for spelt in {name.strip(), no_formula(name).strip()}:  # as data and as tables have it
+                if self.place.setdefault(spelt, number) != number:
+                    self.twice.add(spelt)
 
     def find(self, place: str, record: Mapping[str, str]) -> int:
         """The number, in the loaded data, of what a line is about."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from d2ace._util.atomic import whole
+from d2ace._util.csv_text import csv_writer
 from d2ace._util.errors import RunError, UserError
 
 __all__ = ["refuse_other_file", "write_predictions"]
@@ -24,7 +24,7 @@ def refuse_other_file(path: Path, header: Sequence[str]) -> None:
     if not path.is_file():
         return
     first = io.StringIO()
-    csv.writer(first, lineterminator="\n").writerow(header)
+    csv_writer(first).writerow(header)
     expected = first.getvalue().encode()
     with _naming(path), path.open("rb") as file:
         found = file.read(len(expected))
@@ -40,7 +40,7 @@ def write_predictions(
 ) -> None:
     """Write CSV to ``path``, or to standard output."""
     with _naming(path), _stream(path) as stream:
-        writer = csv.writer(stream, lineterminator="\n")
+        writer = csv_writer(stream)
         writer.writerow(header)
         writer.writerows(rows)
 

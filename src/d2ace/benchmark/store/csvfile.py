@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from d2ace._util.atomic import write_whole
+from d2ace._util.csv_text import csv_writer
 from d2ace._util.errors import RunError, UserError
 from d2ace.benchmark.plan.specs import canonical
 from d2ace.training import LABEL_COUNTS, LABEL_SCORES
@@ -210,7 +211,7 @@ def _labels(run: StoredRun) -> Iterable[list[str]]:
 
 def _packed(heading: Sequence[str], lines: Iterable[Sequence[str]]) -> bytes:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv_writer(text)
     writer.writerow(heading)
     writer.writerows(lines)
     return gzip.compress(text.getvalue().encode(), mtime=0)  # no clock: same runs, same bytes

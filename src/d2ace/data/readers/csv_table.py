@@ -44,7 +44,7 @@ def read_csv(source: Source, missing: str = "mean") -> tuple[MultiLabelData, lis
                 message = f"{names[at]!r} is {cells[at][:60]!r}; a label must be 0 or 1"
                 raise fault(source.path, lines[number], message)
             Y[number, place] = value
-    named = tuple(names[at].removeprefix(PREFIX).strip() for at in labels)
+    named = tuple(_bare(names[at])[1] for at in labels)
     return MultiLabelData(stem(source.path), X, Y, features, named, missing=gaps), notes
 
 
@@ -68,9 +68,13 @@ def _cells(source: Source) -> tuple[list[str], list[int], list[list[str]]]:
         message = "has no rows; the first line names the columns, the others hold numbers"
         raise fault(path, None, message)
     (first, names), *rest = found
-    odd = next((name for name in names if not name or names.count(name) > 1), None)
+    if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
+        message = "has semicolons or tabs between cells; export it again, with commas"
+        raise fault(path, first, f"{message}, and points in decimals")
+    bare = [_bare(name) for name in names]
+    odd = next((name for name in bare if not name[1] or bare.count(name) > 1), None)
     if odd is not None:
-        what = f"has two columns {odd!r}" if odd else "has a column without a name"
+        what = f"has two columns {''.join(odd)!r}" if odd[1] else "has a column without a name"
         raise fault(path, first, f"{what}; give every column a name of its own")
     for line, cells in rest:
         if len(cells) != len(names):
@@ -80,6 +84,12 @@ def _cells(source: Source) -> tuple[list[str], list[int], list[list[str]]]:
         message = f"has {len(names) * len(rest)} cells, too many; store a sparse table as LibSVM"
         raise fault(path, None, message)
     return names, [line for line, _ in rest], [cells for _, cells in rest]
+
+
+def _bare(name: str) -> tuple[str, str]:
+    """The prefix, if there is one, and the name behind it."""
+    prefix = PREFIX if name.startswith(PREFIX) else ""
+    return prefix, name.removeprefix(prefix).strip()
 
 
 def _features(

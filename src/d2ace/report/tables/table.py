@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from d2ace._util.csv_text import csv_writer, no_formula
 
 Value = str | int | float | None
 
@@ -100,14 +101,14 @@ class ReportTable:
     def csv(self) -> str:
         """The numbers in full precision, for other programs."""
         out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
+        writer = csv_writer(out)
         if self.data is None:
-            writer.writerow(map(_no_formula, self.columns))
+            writer.writerow(map(no_formula, self.columns))
             writer.writerows(
                 [_plain(cell.value) for cell in row] for row in [*self.rows, *self.foot]
             )
         else:
-            writer.writerow(map(_no_formula, self.data[0] if self.data else self.columns))
+            writer.writerow(map(no_formula, self.data[0] if self.data else self.columns))
             writer.writerows([_plain(value) for value in row.values()] for row in self.data)
         return out.getvalue()
 
@@ -182,15 +183,4 @@ def _latex_cell(cell: Cell) -> str:
 def _plain(value: Value) -> Value:
     """Empty for what is missing: an average over nothing is not a number."""
     missing = value is None or (isinstance(value, float) and math.isnan(value))
-    return "" if missing else _no_formula(value)
-
-
-def _no_formula(value: Value) -> Value:
-    """A name that a spreadsheet would take for a formula, marked as text."""
-    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value
+    return "" if missing else no_formula(value)

@@ -92,9 +92,14 @@ class DeviceState:
 
     def settle(self) -> None:
         """Bring everything observed into the memory."""
+        self.flush()
+        if self._staging is not None:
+            self._staging.raise_fault()
+
+    def flush(self) -> None:
+        """The same, but leave what an accelerator has to report for later."""
         if self._staging is not None:
             self._staging.flush()
-            self._staging.raise_fault()
 
     def forget(self) -> None:
         """Drop all tensors; they are made anew when needed."""
