@@ -142,7 +142,7 @@ def test_signals_stop_gently(tmp_path, table, signum, code):
     assert process.returncode == code
     summary = json.loads(out)
     assert (summary["stored"], summary["failed"], summary["left"]) == (1, 0, 1)
-    assert "stopped with 1 runs left; the same command goes on from there" in lines[-1]
+    assert "stopped with 1 runs left; run the same command again to resume" in lines[-1]
     with Store(tmp_path / "runs.db") as store:
         assert len(store.runs(status=None)) == 1
 

@@ -174,7 +174,7 @@ def test_a_run_without_insights_is_told_what_to_do(
 
 def test_what_is_no_run_is_named(tmp_path: Path, inspect: Callable[..., Said]) -> None:
     _, err = inspect("nowhere", code=2)
-    assert err == "d2ace: There is no folder nowhere; name the out folder of a run.\n"
+    assert err == "d2ace: There is no folder nowhere; give the out folder of a run.\n"
     (tmp_path / "empty").mkdir()
     _, err = inspect("empty", code=1)
     assert err == "d2ace: empty holds no finished run; train it to its end first.\n"

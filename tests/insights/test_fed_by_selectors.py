@@ -280,7 +280,7 @@ class TestGivenOnes:
     def test_telling_them_beside_the_selector_is_refused(self):
         selector = make(insights=True)
         selector.observe([0], logits=torch.ones(1, Q))
-        with pytest.raises(ValueError, match="call its observe alone, or a batch counts twice"):
+        with pytest.raises(ValueError, match=r"call only selector\.observe, or each batch counts"):
             selector.insights.observe([0], logits=torch.ones(1, Q))
         assert selector.insights.rows()["visits"].sum() == 1
 

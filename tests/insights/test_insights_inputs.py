@@ -184,7 +184,7 @@ def test_tables_are_written_whole_and_replace_only_their_like(tmp_path):
     )
     other = tmp_path / "mine.csv"
     other.write_text("row,label\n1,2\n")
-    with pytest.raises(ValueError, match=r"mine\.csv .* it was left alone: name another file"):
+    with pytest.raises(ValueError, match=r"mine\.csv .* it was not replaced; name another file"):
         issues.to_csv(other)
     assert other.read_text() == "row,label\n1,2\n"
     assert len(list(tmp_path.iterdir())) == 2

@@ -379,14 +379,14 @@ def test_other_rows_than_the_selectors_are_reported(tmp_path):
 def test_rows_that_are_numbered_already_are_reported(tmp_path):
     trainer = make_trainer(tmp_path)
     trainer.train_dataset = d2ace.IndexedDataset(data())
-    with pytest.raises(UserError, match="numbers the rows itself; pass the dataset without it"):
+    with pytest.raises(UserError, match="adds row indices itself; pass the dataset inside it"):
         trainer.train()
 
 
 def test_a_selector_that_has_seen_another_training_is_reported(tmp_path):
     selector = make_selector(epochs=1, warmup=0)
     make_trainer(tmp_path, selector, num_train_epochs=1).train()
-    with pytest.warns(UserWarning, match="draws by what it observed in an earlier one"):
+    with pytest.warns(UserWarning, match="uses what it observed in an earlier training"):
         make_trainer(tmp_path, selector, num_train_epochs=1).train()
 
 
@@ -398,7 +398,7 @@ def test_a_loss_that_tells_no_predictions_is_reported(tmp_path):
     trainer = Silent(
         make_model(), make_arguments(tmp_path), train_dataset=data(), selector=make_selector()
     )
-    with pytest.raises(UserError, match="was not told a batch's predictions"):
+    with pytest.raises(UserError, match="did not get a batch's predictions"):
         trainer.train()
 
 
@@ -410,7 +410,7 @@ def test_weights_and_a_loss_of_ones_own_are_reported(tmp_path):
         selector=make_selector("balance", warmup=0),
         compute_loss_func=lambda outputs, labels, num_items_in_batch=None: outputs.logits.mean(),
     )
-    with pytest.raises(UserError, match="which compute_loss_func and label_smoothing_factor"):
+    with pytest.raises(UserError, match="but compute_loss_func and label_smoothing_factor"):
         trainer.train()
 
 
@@ -429,7 +429,7 @@ def test_weights_and_a_compute_loss_below_the_mixin_are_reported(tmp_path):
         train_dataset=data(),
         selector=make_selector("balance", warmup=0),
     )
-    with pytest.raises(UserError, match=r"which Focal\.compute_loss replaces; leave it out"):
+    with pytest.raises(UserError, match=r"but Focal\.compute_loss replaces it; remove that"):
         trainer.train()
 
 
@@ -441,7 +441,7 @@ def rows_with(change: Callable[[torch.Tensor], torch.Tensor]) -> list[dict[str, 
 def test_labels_that_are_not_the_selectors_are_reported(tmp_path):
     trainer = make_trainer(tmp_path)
     trainer.train_dataset = rows_with(lambda labels: 1 - labels)
-    sentence = r"Row \d+ of train_dataset has other labels .*the dataset's own labels, in its order"
+    sentence = r"Row \d+ of train_dataset has other labels .*labels of this dataset, in its order"
     with pytest.raises(UserError, match=sentence):
         trainer.train()
 
@@ -492,7 +492,7 @@ def test_no_selector_and_no_rows_are_refused(tmp_path):
     trainer = SelectionTrainer(
         make_model(), arguments, train_dataset=Stream(), selector=make_selector()
     )
-    with pytest.raises(UserError, match="got Stream; a stream has to be stored first"):
+    with pytest.raises(UserError, match="got Stream; store a stream first"):
         trainer.train()
 
 

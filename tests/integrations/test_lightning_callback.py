@@ -251,7 +251,7 @@ def test_a_step_without_logits_is_reported(tmp_path):
 def test_rows_without_numbers_are_reported(tmp_path):
     selector = make_selector()
     loader = DataLoader(TensorDataset(*data()), batch_sampler=selector)
-    with pytest.raises(UserError, match="does not say which rows it holds; wrap the dataset"):
+    with pytest.raises(UserError, match="has no row indices; wrap the dataset"):
         fitted(tmp_path, selector, loader=loader)
 
 
@@ -325,7 +325,7 @@ def test_a_checkpoint_without_a_selector_is_reported(tmp_path):
     selector, plain = make_selector(), make_trainer(tmp_path, max_epochs=1)
     plain.fit(Module(), make_loader(selector))
     plain.save_checkpoint(tmp_path / "plain.ckpt")
-    with pytest.raises(UserError, match=r"holds no selector's state.* load_from_checkpoint"):
+    with pytest.raises(UserError, match=r"has no selector state.* load_from_checkpoint"):
         fitted(tmp_path, make_selector(), resumed=tmp_path / "plain.ckpt")
 
 
@@ -355,7 +355,7 @@ def test_a_schedule_that_does_not_fit_is_reported(tmp_path):
 def test_a_selector_that_has_seen_another_training_is_reported(tmp_path):
     selector = make_selector("active")
     fitted(tmp_path, selector)
-    with pytest.warns(UserWarning, match="what it observed in an earlier one; make a new selector"):
+    with pytest.warns(UserWarning, match="observed in an earlier training; make a new selector"):
         fitted(tmp_path, selector)
     selector.load_state_dict(selector.state_dict())  # its history is meant
     fitted(tmp_path, selector)

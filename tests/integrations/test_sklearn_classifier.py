@@ -76,7 +76,7 @@ def test_tuned_thresholds_are_those_of_the_held_out_rows(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"thresholds": "tuned"}, "set early_stopping=True too"),
+        ({"thresholds": "tuned"}, "set early_stopping=True"),
         ({"thresholds": "best"}, "thresholds is 'best'"),
         ({"thresholds": 1.0}, "thresholds is 1.0"),
         ({"thresholds": True}, "thresholds is True"),

@@ -216,8 +216,8 @@ def test_flipped_bytes_that_torch_load_does_not_see(
     torch.load(out / "checkpoint.pt", weights_only=True)  # sees nothing
     sentence = outcome(table, out / "checkpoint.pt", out, right, predicted)
     assert sentence is not None
-    assert "is damaged); it was left alone: move checkpoint.pt away, and the run" in sentence
-    assert f"goes on from {out / 'unfinished/previous.pt'}, which is whole" in sentence
+    assert "is damaged); it was left alone: move checkpoint.pt away to resume" in sentence
+    assert f"from {out / 'unfinished/previous.pt'}, an intact one, or" in sentence
     (out / "checkpoint.pt").rename(tmp_path / "damaged.pt")
     seen: list[int] = []
     result = small_run(table, out=out, watch=lambda entry: seen.append(entry["epoch"]), **SETTINGS)
@@ -410,7 +410,9 @@ def test_weights_of_another_run_are_not_used(
 ) -> None:
     small_run(table, out=tmp_path, **SETTINGS | {"seed": 4})
     shutil.copy(finished / "best.pt", tmp_path / "best.pt")
-    with pytest.raises(RunError, match=r"best\.pt is of another run than .*seed 0 instead of 4"):
+    with pytest.raises(
+        RunError, match=r"best\.pt belongs to another run than .*seed 0 instead of 4"
+    ):
         load_run(tmp_path)
 
 

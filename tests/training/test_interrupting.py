@@ -307,7 +307,7 @@ def test_a_full_disk_is_named_and_what_was_saved_survives(
     process = CONTEXT.Process(target=full_disk_run, args=(table_file, out, 5000, answer))
     process.start()
     process.join()
-    assert "could not be written (File too large); make room or choose" in answer.get()
+    assert "could not be written (File too large); free some space or" in answer.get()
     assert checkpoint.read_bytes() == saved
     assert not list(out.glob(".*.tmp"))
     whole_run(table_file, out, "d2ace")
@@ -360,7 +360,7 @@ def test_a_run_whose_data_got_other_names_is_refused(
 
 def test_the_number_of_processes_belongs_to_a_run(table: MultiLabelData, tmp_path: Path) -> None:
     small_run(table, out=tmp_path)
-    with pytest.raises(UserError, match=r"saved by 1 process\(es\), whose batches"):
+    with pytest.raises(UserError, match=r"saved by 1 process\(es\), but"):
         small_run(table, out=tmp_path, devices=2, accelerator="cpu")
 
 

@@ -76,7 +76,7 @@ def test_features_are_found_by_name(named: MultiLabelData, run: SavedRun) -> Non
     fewer = replace(named, X=named.X[:, 2:], feature_names=NAMES[2:])
     with pytest.raises(UserError, match=r"has no feature 'a' \(and 1 more\), but the run was"):
         run.predict_proba(fewer)
-    with pytest.raises(UserError, match="10 features and the run 12, and they have no names"):
+    with pytest.raises(UserError, match="10 features and the run 12, and names to match them"):
         run.predict_proba(replace(fewer, feature_names=unnamed.feature_names[:10]))
     twice = replace(named, feature_names=("a", *NAMES[:11]))
     with pytest.raises(UserError, match="has no feature 'l'"):

@@ -62,11 +62,11 @@ def test_a_saved_run_says_when_its_code_is_gone_or_has_changed(
     d2ace.train(table, f"{file}:Net", out=out, **SMALL)
     touched = file.parent / "touched"
     file.write_text(f"open({str(touched)!r}, 'w').close()\n{CODE}")
-    with pytest.raises(RunError, match=r"whose code has changed since; put the file back"):
+    with pytest.raises(RunError, match=r"whose code has changed since; restore the file"):
         load_run(out)
     assert not touched.exists()  # it was not run
     file.unlink()
-    with pytest.raises(RunError, match=r"there is no file .*mine\.py.*; put the file back"):
+    with pytest.raises(RunError, match=r"there is no file .*mine\.py.*; restore the file"):
         load_run(out)
     file.write_text(CODE)
     assert load_run(out).label_names

@@ -302,7 +302,9 @@ def test_a_script_that_is_no_file_is_reported(
     main = sys.modules["__main__"]
     monkeypatch.setattr(main, "__spec__", None)
     monkeypatch.setattr(main, "__file__", "<stdin>", raising=False)  # as of: python - < script
-    with pytest.raises(UserError, match=r"but <stdin> is no file; save it as one, or use devices="):
+    with pytest.raises(
+        UserError, match=r"but <stdin> is not a file; save the script, or use devices="
+    ):
         small_run(table, devices=2, accelerator="cpu")
 
 

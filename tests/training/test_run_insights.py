@@ -119,7 +119,7 @@ class TestKept:
         assert without_times(went_on)["test"] == without_times(small_run(data))["test"]
 
     def test_a_folder_is_needed(self, data):
-        with pytest.raises(UserError, match="insights need a folder; name one with out"):
+        with pytest.raises(UserError, match="insights need a folder; choose one with out"):
             small_run(data, insights=True)
 
     def test_they_are_no_option_of_the_selector(self, data, tmp_path):
@@ -169,7 +169,7 @@ class TestDamage:
     def test_those_of_another_run_are_told(self, copied, data, tmp_path):
         small_run(data, out=tmp_path / "other", insights=True, seed=1)
         shutil.copy(tmp_path / "other" / "insights.pt", copied / "insights.pt")
-        with pytest.raises(RunError, match=r"is of another run than result\.json beside it"):
+        with pytest.raises(RunError, match=r"belongs to another run than result\.json"):
             load_run(copied).insights  # noqa: B018
 
     @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ class TestLabelsFrom:
 
     def test_a_line_of_what_the_run_leaves_out_is_named(self, data, issues):
         left_out = {"row": 20, "label_name": "a", "given": 0, "suggested": 1}
-        with pytest.raises(UserError, match="line 2: row 20 is left out of the run"):
+        with pytest.raises(UserError, match="line 2: the run leaves out row 20"):
             small_run(data, labels_from=edited(issues, left_out))
         rare = {"row": 20, "label_name": "rare", "given": 1, "suggested": 0}
         with pytest.raises(UserError, match="line 2: the label 'rare' is not trained"):

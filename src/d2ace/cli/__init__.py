@@ -1,4 +1,4 @@
-"""The command ``d2ace``: one file a command."""
+"""The command ``d2ace``: one file for each command."""
 
 from .main import main
 

@@ -51,7 +51,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")
 
 @dataclass(frozen=True)
 class Options:
-    """What bench, ablate and sweep have in common."""
+    """Options that bench, ablate and sweep share."""
 
     datasets: Annotated[str | None, typer.Option(help="Names or files, separated by commas.")] = (
         None
@@ -63,7 +63,7 @@ class Options:
     epochs: Annotated[int | None, typer.Option(help="Epochs of every run.")] = None
     settings: Setting = None
     only: Only = None
-    db: Annotated[Path, typer.Option("--db", help="File that keeps the results.")] = Path("runs.db")
+    db: Annotated[Path, typer.Option("--db", help="Store for the results.")] = Path("runs.db")
     jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1
     engine: Annotated[str, typer.Option(help="local processes, or ray for a Ray cluster.")] = (
         "local"
@@ -74,16 +74,14 @@ class Options:
     stack: Annotated[
         bool, typer.Option("--stack", help="Train MLPs that differ in method and seed as one.")
     ] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and end.")] = (
-        False
-    )
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, start none.")] = False
     source: Annotated[
-        Path | None, typer.Option("--from", help="A results.csv whose runs count as finished.")
+        Path | None, typer.Option("--from", help="results.csv with finished runs.")
     ] = None
     as_json: AsJson = False
 
     def changes(self) -> dict[str, Any]:
-        """What was typed, as keys of a grid."""
+        """The options on the command line, as keys of a grid."""
         lists = {"datasets": self.datasets, "models": self.models}
         changes: dict[str, Any] = {
             key: _words(text) for key, text in lists.items() if text is not None
@@ -105,9 +103,9 @@ class Options:
         if self.engine not in ENGINES:
             raise UserError(f"--engine is {self.engine!r}; choose from {', '.join(ENGINES)}")
         if self.address is not None and self.engine != "ray":
-            raise UserError("--address belongs to --engine ray")
+            raise UserError("--address works only with --engine ray")
         if self.stack and self.engine == "ray":
-            raise UserError("--stack belongs to --engine local; leave one of them out")
+            raise UserError("--stack works only with --engine local; leave one of them out")
         return Session(
             self.db, self.jobs, self.engine, self.address, self.retry, self.keep, self.stack
         )
@@ -127,14 +125,14 @@ def bench(
         str | None, typer.Argument(help="A packaged grid (such as quick), or a .toml file.")
     ] = None,
     selectors: Annotated[
-        str | None, typer.Option(help="Methods, or your own as file.py:Class; by commas.")
+        str | None, typer.Option(help="Methods, or your own as file.py:Class, separated by commas.")
     ] = None,
     *,
     options: Options,
 ) -> None:
     """Run a grid: datasets x models x selectors x folds x seeds.
 
-    Stop it at any time and start it again: finished runs are kept, half-finished ones go on.
+    Stop it at any time. The same command skips finished runs and resumes the others.
     """
     changes = options.changes()
     if selectors is not None:
@@ -157,7 +155,7 @@ def ablate(
     *,
     options: Options,
 ) -> None:
-    """Run D2ACE with one part changed or left out at a time (A to K)."""
+    """Run variants of D2ACE (A to K), each with one part changed or left out."""
     study = {"kind": "ablation", "variants": _words(variants)}
     _run(make_grid({"models": ["clif"], **options.changes(), **study}), options)
 
@@ -170,13 +168,13 @@ def sweep(
             metavar="NAME=V1,V2,...", help=f"An option and its values, or {', '.join(SWEEPS)}."
         ),
     ],
-    selector: Annotated[str, typer.Option(help="The method whose option is varied.")] = D2ACE.name,
+    selector: Annotated[str, typer.Option(help="Method to vary.")] = D2ACE.name,
     *,
     options: Options,
 ) -> None:
-    """Run a method with several values of an option.
+    """Run a method with several values of one option.
 
-    Each argument is a sweep of its own: K (neighbours, "n" for all), lambda2, mix (the grid of
+    Each argument is a separate sweep: K (neighbours, "n" for all), lambda2, mix (the grid of
     p_start and p_end), or any option as name=v1,v2,v3; a pair is written a/b.
     """
     shared = {"models": ["clif"], "selectors": [selector], **options.changes()}
@@ -185,11 +183,11 @@ def sweep(
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(help="A store, the earlier one say.")],
-    second: Annotated[Path, typer.Argument(help="The store to compare it with.")],
+    first: Annotated[Path, typer.Argument(help="Store to start from.")],
+    second: Annotated[Path, typer.Argument(help="Store to compare it with.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show what changed between two stores of runs."""
+    """Show the differences between two stores of runs."""
     with Store(first, read_only=True) as before, Store(second, read_only=True) as after:
         compared = compare_stores(before, after)
     if as_json:
@@ -221,7 +219,7 @@ def _words(text: str) -> list[str]:
 
 
 def _filtered(specs: list[RunSpec], only: list[str]) -> list[RunSpec]:
-    names = tell_apart(specs)  # datasets as --dry-run shows them
+    names = tell_apart(specs)  # as --dry-run shows datasets
     for condition in only:
         key, equals, values = condition.partition("=")
         if not equals or key not in _FIELDS:
@@ -240,7 +238,7 @@ def _filtered(specs: list[RunSpec], only: list[str]) -> list[RunSpec]:
             if wanted & {name.casefold() for name in own}
         ]
         if not specs:
-            raise UserError(f"--only {condition} leaves no run; {key} is one of {', '.join(known)}")
+            raise UserError(f"--only {condition} fits no run; {key} is one of {', '.join(known)}")
     return specs
 
 

@@ -26,7 +26,7 @@ SHOWN = ("macro_auc", "macro_f1", "macro_f1_tuned", "ranking_loss")
 
 
 def print_json(value: Any) -> None:
-    """For scripts."""
+    """Print it as JSON, for scripts."""
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
@@ -37,7 +37,7 @@ def print_plan(
     notes: list[str],
     as_json: bool,
 ) -> None:
-    """What would run, given what is in these stores."""
+    """Print which runs are missing from these stores."""
 
     def status(spec: RunSpec) -> str | None:
         found = [store.status(spec) for store in stores]
@@ -78,7 +78,7 @@ def print_plan(
 
 
 def print_comparison(compared: dict[str, Any]) -> None:
-    """Means on common folds and seeds, differences, and what differs besides."""
+    """Print means on common folds and seeds, their differences, and other differences."""
     print(f"first:  {compared['first']}\nsecond: {compared['second']}\n")
     if compared["common"]:
         rows = compared["common"]
@@ -93,7 +93,7 @@ def print_comparison(compared: dict[str, Any]) -> None:
         print_table(table)
         print("\nfirst -> second (difference, 95 % interval), over common folds and seeds")
     else:
-        print("no dataset, model and method is in both")
+        print("the stores share no dataset, model and method")
     for which in ("first", "second"):
         for row in compared[f"only_{which}"]:
             print(f"only in {which}: {' / '.join(_names(row))} ({row['runs']} runs)")
@@ -127,7 +127,7 @@ def _places(row: dict[str, Any], which: str) -> str:
 
 
 def _settings(compared: dict[str, Any]) -> dict[str, list[str]]:
-    """What differs, in words -> the lines where it does."""
+    """Each difference in words -> the lines that have it."""
     found: dict[str, list[str]] = {}
     for row in compared["common"]:
         for key, (first, second) in row["settings"].items():

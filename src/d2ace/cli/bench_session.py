@@ -1,4 +1,4 @@
-"""A command's work on a store: take what a file has, run the rest, say how it went."""
+"""Work on a store: import runs from a file, run the rest, print a summary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Session:
     stack: bool = False
 
     def make_engine(self, store: Store) -> Engine:
-        """The engine that was asked for."""
+        """The engine named by ``--engine``."""
         if self.engine == "ray":
             from d2ace.benchmark.run import RayEngine
 
@@ -42,7 +42,7 @@ class Session:
 def work(
     session: Session, specs: list[RunSpec], source: Path | None, notes: list[str], as_json: bool
 ) -> None:
-    """Run what is not stored; ends with an error's sentence where runs failed or a signal came."""
+    """Run what is not stored; raise if runs failed or a signal came."""
     for note in notes:
         print(f"d2ace: note: {note}", file=sys.stderr)
     summary, errors = run(session, specs, source)
@@ -56,7 +56,7 @@ def work(
 def run(
     session: Session, specs: list[RunSpec], source: Path | None = None
 ) -> tuple[Summary, list[str | None]]:
-    """Run what is not stored; how it went, and the errors of those runs that failed."""
+    """Run what is not stored; return a summary, and the errors of failed runs."""
     with Store(session.db) as store:
         if source is not None:
             store.import_(source)
@@ -103,11 +103,11 @@ def raise_unless_well(
     if summary.signum is not None:
         raise RunInterrupted(
             summary.signum,
-            f"stopped with {summary.left} runs left; the same command goes on from there",
+            f"stopped with {summary.left} runs left; run the same command again to resume",
         )
-    if summary.left:  # somebody ended their processes, not this one
+    if summary.left:  # their processes were ended, not this one
         raise RunError(
-            f"{summary.left} runs were stopped from outside; the same command goes on from there"
+            f"{summary.left} runs were stopped from outside; run the same command again to resume"
         )
     if errors:
         raise RunError(

@@ -1,4 +1,4 @@
-"""What a person sees while a grid runs: a live table on a terminal, plain lines elsewhere."""
+"""Progress of a grid: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from d2ace.benchmark.run import Event, Monitor
 
 
 class ProgressLines(Monitor):
-    """A line when a run ends."""
+    """Prints a line when a run ends."""
 
     def __init__(self, *arguments: Any, to: TextIO | None = None) -> None:
         super().__init__(*arguments)
         self._to = to or sys.stderr
 
     def ended(self, event: Event) -> None:
-        """Say how it ended."""
+        """Print how it ended."""
         super().ended(event)
         count = sum(self.done.values())
         self._say(f"[{count}/{self.total}] {self.title(event.spec)}: {outcome_of(event)}")
 
     def stopping(self) -> None:
-        """Say that it may take a moment."""
-        self._say("stopping: the running runs save where they stand")
+        """Show that stopping may take a moment."""
+        self._say("stopping: saving the runs in progress")
 
     def _say(self, line: str) -> None:
         print(line, file=self._to, flush=True)
 
 
 class ProgressTable(Monitor):
-    """A table that renews itself, with what runs now and the time left."""
+    """A live table with the runs in progress and the time left."""
 
     RECENT = 6
 
@@ -57,17 +57,17 @@ class ProgressTable(Monitor):
         self._live.stop()
 
     def ended(self, event: Event) -> None:
-        """Keep the last few in sight."""
+        """Keep the last few visible."""
         super().ended(event)
         line = f"{self.title(event.spec)}: {outcome_of(event)}"
         self._recent = [*self._recent, line][-self.RECENT :]
 
     def stopping(self) -> None:
-        """Say that it may take a moment."""
-        self._note = "stopping: the running runs save where they stand"
+        """Show that stopping may take a moment."""
+        self._note = "stopping: saving the runs in progress"
 
     def tick(self, waiting: Sequence[RunSpec]) -> None:
-        """Draw anew."""
+        """Draw again."""
         self._waiting = waiting
         self._live.refresh()
 
@@ -105,7 +105,7 @@ def make_view(
     seconds: Mapping[tuple[str, str], float] | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Monitor:
-    """The view that fits where standard error goes."""
+    """The view for a terminal, or for a pipe or file."""
     kind = ProgressTable if sys.stderr.isatty() else ProgressLines
     return kind(total, slots, seconds, names)
 
@@ -123,7 +123,7 @@ def outcome_of(event: Event) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time span for people: "48 s", "12 min", "3 h 20 min"."""
+    """A time span to read: "48 s", "12 min", "3 h 20 min"."""
     if seconds < 100:
         return f"{seconds:.3g} s"
     minutes = round(seconds / 60)

@@ -13,7 +13,7 @@ _UNBROKEN = 100_000  # columns
 
 
 def make_console() -> Console:
-    """As wide as the terminal; elsewhere so wide that no line is broken in the middle."""
+    """As wide as the terminal; elsewhere wide enough that no line wraps."""
     return Console(width=None if sys.stdout.isatty() else _UNBROKEN, highlight=False)
 
 

@@ -29,9 +29,7 @@ from d2ace.data import fetch as fetch_files
 
 from .console import print_table
 
-app = typer.Typer(
-    help="Datasets: what there is, what is in it, how to get it.", no_args_is_help=True
-)
+app = typer.Typer(help="List, describe and download datasets.", no_args_is_help=True)
 
 _SUMMARY = ("name", "title", "domain", "n", "d", "q", "cardinality", "density", "feature_share")
 
@@ -40,7 +38,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")
 
 @app.command("list")
 def list_datasets(as_json: AsJson = False) -> None:
-    """List the datasets that are known by name."""
+    """List the datasets that you can use by name."""
     rows = [*(_summary(entry) for entry in catalogue.catalogue().values()), _embedded()]
     if as_json:
         _print_json(rows)
@@ -62,13 +60,13 @@ def list_datasets(as_json: AsJson = False) -> None:
 def info(
     name: Annotated[str, typer.Argument(metavar="NAME_OR_PATH", help="A name, or a data file.")],
     labels: Annotated[
-        int | None, typer.Option(help="Number of labels, for an ARFF file without label list.")
+        int | None, typer.Option(help="Number of labels, for an ARFF file without a label list.")
     ] = None,
-    labels_at: Annotated[str, typer.Option(help="Where these labels stand: start or end.")] = "end",
+    labels_at: Annotated[str, typer.Option(help="Position of these labels: start or end.")] = "end",
     repair: Annotated[bool, typer.Option(help="Realign the labels of the rcv1 subsets.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is known of a dataset, with the statistics of its labels."""
+    """Describe a dataset: sizes, label statistics, known defects."""
     entry = catalogue.find(name)
     facts: dict[str, Any] = {} if entry is None else _known(entry)
     with warnings.catch_warnings(record=True) as notes:
@@ -99,13 +97,13 @@ def info(
 @app.command()
 def fetch(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="Names of `d2ace data list`.")
+        list[str] | None, typer.Argument(metavar="NAME...", help="Names from `d2ace data list`.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that can be fetched.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Fetch every dataset.")] = False,
     folder: Annotated[Path | None, typer.Option(help="Where to put the files.")] = None,
     retries: Annotated[int, typer.Option(help="Attempts for each file.")] = 3,
 ) -> None:
-    """Download datasets and check them against their checksums."""
+    """Download datasets and verify their checksums."""
     if everything == bool(names):
         raise UnknownDataError("give the names of the datasets to fetch, or --all")
     if everything:
@@ -144,7 +142,7 @@ def _absent(entry: catalogue.Dataset) -> bool:
 
 
 def _embedded() -> dict[str, Any]:
-    """What is known of the dataset that comes with the package without making it."""
+    """Facts about the dataset in the package, without building it."""
     words = {"name": catalogue.EMBEDDED, "title": catalogue.EMBEDDED, "domain": "vision"}
     sizes = {"n": DIGIT_ROWS, "d": DIGIT_SIDE**2, "q": 10}
     return dict.fromkeys(_SUMMARY) | words | sizes | {"paper": None, "here": True}
@@ -200,7 +198,7 @@ def _print_json(value: Any) -> None:
 
 
 class _Bar:
-    """A progress bar on a terminal; nothing at all elsewhere."""
+    """A progress bar on a terminal; nothing elsewhere."""
 
     def __init__(self) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())

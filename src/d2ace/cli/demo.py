@@ -1,8 +1,8 @@
-"""``d2ace demo``: find wrong labels and compare methods, on embedded data or on a table.
+"""``d2ace demo``: find wrong labels and compare methods, on embedded data or your own table.
 
-The embedded digits are images of handwritten digits; in some rows a label was exchanged for a wrong
-one, and which rows those are is known. So one sees how many suspicious labels are truly wrong, what
-training on them costs, and what a method wins back.
+The embedded data are images of handwritten digits. In some known rows, a label was exchanged for a
+wrong one. So the demo can show how many suspicious labels are truly wrong, what training on them
+costs, and how much of it a method recovers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def demo(
         str,
         typer.Option(help="Your table: .csv with columns label:NAME, .arff, .npz, .mat, LibSVM."),
     ] = "digits",
-    every: Annotated[bool, typer.Option("--all", help="All methods, not only three.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Run all methods instead of three.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 3,
     epochs: Annotated[
         int | None,
@@ -90,7 +90,7 @@ def demo(
     gone = [one for places in folders.values() for one in places if not one.is_dir()]
     if gone:
         raise RunError(
-            f"{gone[0]} was removed, but {session.db} still has its scores; name another folder "
+            f"{gone[0]} was removed, but {session.db} still has its scores; choose another folder "
             "with --out."
         )
     shown = demonstrate(folders, table, true=TRUE)
@@ -105,7 +105,7 @@ def demo(
 def _corrections(
     folder: Path, table: MultiLabelData, settings: dict[str, Any], seeds: int
 ) -> list[Path]:
-    """For each seed a table of the true labels, where they are known."""
+    """A table of the true labels for each seed, where they are known."""
     from d2ace.report import KnownErrors
 
     if not isinstance(table, AnnotatedData):

@@ -19,12 +19,12 @@ def inspect(
     ] = "inspection",
     above: Annotated[
         float | None,
-        typer.Option(help="Flag labels whose suspicion is larger; more flags fewer."),
+        typer.Option(help="Flag labels with a larger suspicion; raise it to flag fewer."),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Flagged labels that the page lists.")] = 50,
+    top: Annotated[int, typer.Option(min=1, help="Number of flagged labels on the page.")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Show which labels look wrong: a page on a run that was trained with --insights."""
+    """Write a page on the wrong labels in a run trained with --insights."""
     from d2ace.report import inspect_run
 
     if above is not None and not math.isfinite(above):

@@ -1,7 +1,7 @@
-"""The command ``d2ace``: the parts' commands under one name, and one sentence for every error.
+"""The command ``d2ace``: collects the subcommands, and prints every error as one sentence.
 
-Exit code 2: what was typed is wrong. Exit code 1: what was asked for failed. A traceback is shown
-only with ``--debug``.
+Exit code 2: the command line is wrong. Exit code 1: the command failed. ``--debug`` shows the
+traceback.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             alone=arguments is None,
         )
         output.flush()
-        if isinstance(output.problem, BrokenPipeError):  # its reader went away, as `| head` does
+        if isinstance(output.problem, BrokenPipeError):  # closed by its reader, as `| head` does
             code = code or 1
         elif output.problem is not None:
             why = getattr(output.problem, "strerror", None) or output.problem
-            _say(f"standard output could not be written ({why}); all else was done")
+            _say(f"standard output could not be written ({why}); everything else was done")
             code = code or 1
     sys.exit(code)
 
 
 def _run(words: list[str], *, debug: bool, alone: bool) -> int:
-    """The exit code of the command; ``alone``: the process is there for it, and so are signals."""
+    """The exit code of the command; ``alone``: it owns the process, and so handles signals."""
     try:
         import rich  # noqa: F401 - typer needs it for its help, we for tables
         import typer
@@ -67,10 +67,10 @@ def _run(words: list[str], *, debug: bool, alone: bool) -> int:
     except Exception as error:
         if debug:
             raise
-        typed_wrong = hasattr(error, "format_message")  # typer's own complaint about the words
+        typed_wrong = hasattr(error, "format_message")  # typer's own message about the arguments
         if typed_wrong:
             complaint = error.format_message().rstrip(".")  # type: ignore[attr-defined]
-            if complaint:  # empty after the help that a bare `d2ace` shows
+            if complaint:  # empty after the help of a bare `d2ace`
                 _say(f"{complaint} (see: d2ace --help)")
         elif isinstance(error, DataError | RunError | UserError):
             _say(str(error))
@@ -79,15 +79,15 @@ def _run(words: list[str], *, debug: bool, alone: bool) -> int:
             what = "unexpected" if place is None else f"{place} raised"
             why = str(error).removesuffix(".")
             _say(f"{what} {type(error).__name__}: {why}; run again with --debug for details")
-        signum = getattr(error, "signum", None)  # a run that was asked to end, and did
+        signum = getattr(error, "signum", None)  # a run that ended on request
         if signum is not None:
             return 128 + int(signum)
         return 2 if typed_wrong or isinstance(error, UnknownDataError | UserError) else 1
 
 
 class _Ended(BaseException):
-    """A signal came that nobody else waits for; like KeyboardInterrupt, so that files are closed
-    and processes ended on the way out.
+    """A signal without another handler; like KeyboardInterrupt, so that files are closed and
+    processes ended on the way out.
     """
 
     def __init__(self, signum: int) -> None:
@@ -97,9 +97,9 @@ class _Ended(BaseException):
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Signals that nobody else waits for end the command by an exception of our own.
+    """Signals without another handler end the command with our own exception.
 
-    (Typer would make an exit code of KeyboardInterrupt, without a word.)
+    (Typer would silently turn KeyboardInterrupt into an exit code.)
     """
 
     def end(signum: int, frame: FrameType | None) -> None:
@@ -108,7 +108,7 @@ def _ended_by_signals() -> Iterator[None]:
     heeded = heeded_signals()
     for each in heeded:
         signal.signal(each, end)
-    afterwards: signal.Handlers = signal.SIG_IGN  # what failed is only to be told, then we end
+    afterwards: signal.Handlers = signal.SIG_IGN  # only a message is left to print
     try:
         yield
         afterwards = signal.SIG_DFL
@@ -129,16 +129,16 @@ def application(typer: Any) -> Any:
 
     app = typer.Typer(
         name="d2ace",
-        help="Batch selection for deep multi-label learning.",
+        help="Find wrong labels and compare batch selectors in multi-label training.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        epilog="Every command takes --debug, which shows the traceback of an error.",
+        epilog="Add --debug to any command to see the traceback of an error.",
     )
 
     @app.callback()  # type: ignore[untyped-decorator, unused-ignore]
     def root() -> None:
-        """Batch selection for deep multi-label learning."""
+        """Find wrong labels and compare batch selectors in multi-label training."""
 
     for command in (demo, train, predict, inspect, bench, ablate, sweep, report, compare, methods):
         app.command()(command)
@@ -158,5 +158,5 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """A warning as a sentence, without the source line that raised it."""
+    """A warning without the source line that raised it."""
     _say(f"note: {message}")

@@ -14,7 +14,7 @@ from .console import make_console, print_table
 
 
 def methods(
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for scripts.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """List the batch selection methods and their options."""
     common = set(options_of(Selector))
@@ -32,8 +32,8 @@ def methods(
         ]
         print(json.dumps({"methods": rows, "common_options": sorted(common)}, indent=2))
         return
-    table = Table("name", "what it does", "options of its own")
+    table = Table("name", "what it does", "its own options")
     for name in SELECTORS:
         table.add_row(name, summary[name], ", ".join(own[name]))
     print_table(table)
-    make_console().print(f"All take: {', '.join(sorted(common))}.")
+    make_console().print(f"Every method also takes: {', '.join(sorted(common))}.")

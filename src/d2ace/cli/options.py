@@ -1,4 +1,4 @@
-"""Commands whose options are the fields of a dataclass, written down there alone."""
+"""Commands that take their options from the fields of a dataclass."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["IMAGES", "option", "run_settings", "with_options"]
 
 Command = Callable[..., None]
 IMAGES = "Images"
-"""The panel of the help for what only runs on images have."""
+"""The help panel for options of runs on images."""
 
 
 def option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
@@ -28,7 +28,7 @@ def option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 def with_options(
     argument: str, options: Sequence[inspect.Parameter], make: Callable[[dict[str, Any]], Any]
 ) -> Callable[[Command], Command]:
-    """A command with ``options`` in place of its ``argument``, which ``make`` makes of them."""
+    """A command with ``options`` in place of its ``argument``, which ``make`` builds from them."""
 
     def decorate(command: Command) -> Command:
         parameters: list[inspect.Parameter] = []
@@ -49,7 +49,7 @@ def with_options(
 
 
 def run_settings() -> list[inspect.Parameter]:
-    """An option for every field of :class:`RunConfig` that has a help."""
+    """An option for every field of :class:`RunConfig` that has a help text."""
     hints = get_type_hints(RunConfig)
     return [_setting(item, hints[item.name]) for item in fields(RunConfig) if item.metadata]
 
@@ -60,7 +60,7 @@ def _setting(item: Field[Any], kind: Any) -> inspect.Parameter:
         words = typer.Option(metavar="NAME=VALUE", help=told, rich_help_panel=panel)
         return option(item.name.removesuffix("s"), Annotated[list[str] | None, words], None)
     default = item.default
-    if item.name in IMAGE_PROTOCOL:  # what it is when nobody sets it depends on the model
+    if item.name in IMAGE_PROTOCOL:  # the default depends on the model
         tables = "" if default is None else f"{default}; images: "
         told += f" ({tables}{IMAGE_PROTOCOL[item.name]})"
         default, kind = None, kind | None

@@ -20,10 +20,10 @@ def report(
     ] = "report",
     published: Annotated[
         Path | None,
-        typer.Option(help="Folder with CSV files of published figures, instead of the paper's."),
+        typer.Option(help="Folder with CSV files of published numbers, instead of the paper's."),
     ] = None,
 ) -> None:
-    """Write the report on a store: one page, its figures as SVG and PDF, its tables as files."""
+    """Write a report on a store: a page, figures (SVG, PDF) and tables (CSV, LaTeX)."""
     from d2ace.benchmark.store import Store
     from d2ace.report import write_report
 

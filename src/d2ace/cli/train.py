@@ -37,7 +37,7 @@ from .train_view import EpochLines, EpochTable, TenthLines
 __all__ = ["predict", "train"]
 
 _MODEL_OPTIONS = ("backbone", "weights", "freeze", "label_vectors")
-"""Options of image models that have a word of their own."""
+"""Options of image models that have their own command-line option."""
 
 
 def _image_option(words: str) -> Any:
@@ -50,7 +50,7 @@ def train(
         str | None, typer.Argument(help="Name of a dataset, a data file, or a layout of images.")
     ] = None,
     data_option: Annotated[
-        str | None, typer.Option("--data", help="The same, where it reads better.")
+        str | None, typer.Option("--data", help="The same, as an option.")
     ] = None,
     *,
     settings: dict[str, Any],
@@ -58,41 +58,43 @@ def train(
         str | None, _image_option("A torchvision network, or efficientnet_lite0 (resnet101).")
     ] = None,
     weights: Annotated[
-        str | None, _image_option("Of the backbone: pretrained, none, or a file (pretrained).")
+        str | None,
+        _image_option("Backbone weights: pretrained, none, or a file (pretrained)."),
     ] = None,
     freeze: Annotated[
         str | None,
         _image_option(
-            "What of the backbone is not trained: none, early or backbone (none; hst: early)."
+            "Part of the backbone to freeze: none, early or backbone (none; hst: early)."
         ),
     ] = None,
     label_vectors: Annotated[
-        str | None, _image_option("GloVe or CSV file with vectors of the labels (random ones).")
+        str | None, _image_option("GloVe or CSV file with label vectors (random vectors).")
     ] = None,
     workers: Annotated[
         int | None,
-        _image_option("Processes that read images, of each device (one per processor, up to 8)."),
+        _image_option("Processes per device that read images (one per processor, up to 8)."),
     ] = None,
     out: Annotated[
         str | None,
         typer.Option(metavar="PATH", help="Folder for checkpoints, weights and the result."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option(help="Go on with the run in the folder, or start it over.")
+        bool, typer.Option(help="Resume the run in the folder, or start it over.")
     ] = True,
     checkpoint_every: Annotated[
-        int | None, typer.Option(help="Save after so many steps, beside every epoch.")
+        int | None,
+        typer.Option(help="Also save every so many steps, not only epochs."),
     ] = None,
     devices: Annotated[int, typer.Option(help="Processes on this machine.")] = 1,
     accelerator: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     threads: Annotated[int | None, typer.Option(help="Processor threads of each process.")] = None,
-    tensorboard: Annotated[bool, typer.Option(help="Event files in OUT/tensorboard.")] = False,
+    tensorboard: Annotated[bool, typer.Option(help="Write events to OUT/tensorboard.")] = False,
     tune: Annotated[
         bool, typer.Option(help="Search the paper's grid on the validation rows.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train a model with batches drawn by a selector, as the paper's protocol says."""
+    """Train a model on batches that a selector draws, by the paper's protocol."""
     own = dict(zip(_MODEL_OPTIONS, (backbone, weights, freeze, label_vectors), strict=True))
     of_model = {name: value for name, value in own.items() if value is not None}
     of_model |= _options("model-option", settings.pop("model_option"))
@@ -138,8 +140,8 @@ def predict(
     data: Annotated[
         str,
         typer.Argument(
-            help="Name of a dataset, or a data file, with new rows, labels or not; for a run on "
-            "images a folder or .zip of images, or an image."
+            help="New rows, with or without labels: a dataset's name or a data file; for a run on "
+            "images, an image, a folder or a .zip."
         ),
     ],
     output: Annotated[
@@ -149,16 +151,17 @@ def predict(
     labels: Annotated[
         bool,
         typer.Option(
-            "--labels", help="Write 0 or 1 by the run's tuned thresholds, not probabilities."
+            "--labels",
+            help="Write 0 or 1, by the run's tuned thresholds.",
         ),
     ] = False,
 ) -> None:
-    """Predict the probability of every label for the rows of a dataset, as CSV."""
+    """Predict the labels' probabilities for new rows, as CSV."""
     path = None if output is None else given_path(output, "output", kind="file")
     saved = load_run(run)
     header = ["image" if saved.model.input == "image" else "row", *saved.label_names]
     if path is not None:
-        refuse_other_file(path, header)  # before anything takes long
+        refuse_other_file(path, header)  # before anything slow
     if saved.model.input == "image":
         from d2ace.training.images import find_images
 
@@ -179,7 +182,7 @@ def predict(
 def _one_of(argument: str | None, option: str | None) -> str:
     named = [name for name in (argument, option) if name is not None]
     if len(named) != 1:
-        raise UserError("Name the data once, as in: d2ace train digits, or --data digits.")
+        raise UserError("Name the data once: d2ace train digits, or --data digits.")
     return named[0]
 
 
@@ -229,7 +232,7 @@ def _show(result: RunResult, out: str | None) -> None:
         console.print(f"tuned: {words}, the best of {len(result.tuning)} on the validation rows")
     skipped = result.undefined["test"]
     if skipped:
-        console.print(f"{skipped} label(s) with one class in the test rows do not count in means.")
+        console.print(f"Means leave out {skipped} label(s) with only one class in the test rows.")
     if result.still_improving:
         console.print(
             f"still improving in epoch {result.best_epoch} of {config['epochs']}: {STILL_IMPROVING}"

@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: a live table on a terminal, plain lines elsewhere."""
+"""Progress of a run: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["EpochLines", "EpochTable", "TenthLines"]
 
 
 class _Story:
-    """What both views tell: the best so far, and the time left."""
+    """What both views show: the best score so far, and the time left."""
 
     def __init__(self, config: RunConfig) -> None:
         self._start(config)
@@ -35,7 +35,7 @@ class _Story:
         higher = METRICS[monitor].higher_is_better
         if self.best is None or math.isnan(best) or (score > best if higher else score < best):
             self.best = (entry["epoch"], score)
-        if self._begun is None:  # the first epoch seen tells what an epoch takes
+        if self._begun is None:  # the first epoch seen shows how long one takes
             self._begun = (monotonic() - sum(entry["seconds"].values()), entry["epoch"] - 1)
 
     def left(self, epoch: int) -> str:
@@ -70,7 +70,7 @@ class EpochLines(_Story):
         self._stream = stream
 
     def candidate(self, config: RunConfig, title: str) -> None:
-        """Another run of a search begins."""
+        """Start the next run of a search."""
         self._start(config, title)
         self._say(title)
 
@@ -107,7 +107,7 @@ class EpochTable(_Story):
             self._live.stop()
 
     def candidate(self, config: RunConfig, title: str) -> None:
-        """Another run of a search begins."""
+        """Start the next run of a search."""
         self._start(config, title)
         if self._live is not None:
             self._live.update(title)
@@ -144,7 +144,7 @@ class EpochTable(_Story):
 
 
 class TenthLines:
-    """A line for every tenth of what is done before training, unless one step does it all."""
+    """Prints each tenth of the work before training, unless one step does it all."""
 
     def __init__(self, what: str) -> None:
         self._what = what  # as in "features of {done} of {total} images"

@@ -33,26 +33,26 @@ from .records import Records
 FORMAT = 1
 _KEYS = {"format", "kind", "shape", "labels", "state", "device", "sums", "checksum"}
 _ABOVE = 1.5
-"""Which suspicion is flagged unless you say; chosen in benchmarks/insights.md."""
+"""Default limit of suspicion for a flag; benchmarks/insights.md shows how it was chosen."""
 
 
 class Insights:
     """What training predictions say about the labels they were trained on.
 
-    Tell it every batch, in any loop, with any sampler. Rows may be visited unequally often:
-    everything is a mean over visits.
+    Pass every batch to :meth:`observe`, in any loop, with any sampler. Rows may be visited
+    unequally often: everything is a mean over visits.
 
     Parameters
     ----------
     labels : [n, q] zeros and ones
-        torch, numpy or scipy.sparse: the labels that the model is trained on.
+        The labels that the model is trained on, as torch, numpy or scipy.sparse.
     label_names, row_names : sequence of str, optional
-        They appear in every table.
+        Names to show in every table.
     state : "full" or "compact"
-        8 bytes a pair, or 4: without the loss, hardness is the mean of |p - y| instead, and
-        suspicion is the same. Both keep the labels beside it, at one byte a pair.
+        "full" takes 8 bytes per pair. "compact" takes 4 and keeps no loss: hardness is then the
+        mean of |p - y|; suspicion is the same. Both also keep the labels, at one byte per pair.
     on_invalid : "error" or "skip"
-        Refuse a NaN or infinite prediction, or let the pair's mean so far stand in for it.
+        Refuse a NaN or infinite prediction, or replace it by the pair's mean so far.
     """
 
     def __init__(
@@ -72,29 +72,29 @@ class Insights:
         self.on_invalid = inputs.choice("on_invalid", on_invalid, ("error", "skip"))
         self._own = PairSums(self.n, self.q, with_loss=self.state == "full")
         self._staging: Staging | None = None
-        self._feeder: Staging | None = None  # a selector's, whose predictions arrive here too
+        self._feeder: Staging | None = None  # of a selector that passes its predictions on
         self._given: Tensor | None = None
 
     # Observing ------------------------------------------------------------------------------
 
     @property
     def state_device(self) -> torch.device:
-        """Where state is kept: where the first observed predictions were."""
+        """The device of the state: that of the first observed predictions."""
         return self._own.visits.device
 
     @isolated
     def observe(self, index: Any, *unnamed: Any, logits: Any = None, probs: Any = None) -> None:
-        """Tell the predictions [b, q] for rows ``index`` [b], once per trained batch.
+        """Observe the predictions [b, q] for the row indices ``index`` [b], once per trained batch.
 
-        Exactly one of ``logits`` and ``probs``. Nothing of the graph is kept. Of a row that occurs
+        Give either ``logits`` or ``probs``. They are detached from the graph. If a row occurs
         twice in a batch, the first occurrence counts. On an accelerator nothing is read back:
-        what is invalid is passed over at once, and reported when you ask for anything; so is a
-        row that occurs twice in an ``index`` that is itself on the accelerator.
+        invalid predictions are skipped at once and reported when you next read a result; so is
+        a row that occurs twice in an ``index`` on the accelerator.
         """
         if self._feeder is not None:
             raise UserError(
-                "A selector passes on everything it observes to these insights; call its observe "
-                "alone, or a batch counts twice."
+                "The selector already passes every batch to these insights; call only "
+                "selector.observe, or each batch counts twice."
             )
         values, are_logits = given_predictions(*unnamed, logits=logits, probs=probs)
         if values.is_meta:
@@ -141,11 +141,11 @@ class Insights:
 
     @property
     def sink(self) -> Sink:
-        """Where a selector passes on the predictions that it has checked."""
+        """A selector passes the predictions that it has checked to this."""
         return Sink(self._advance, self._stand_in)
 
     def fed_by(self, staging: Staging) -> None:
-        """Read nothing before what waits in a selector's ``staging`` has arrived."""
+        """Before reading, take in the predictions that wait in a selector's ``staging``."""
         if self._feeder is not None and self._feeder is not staging:
             self._feeder.flush()  # of another selector
         self._feeder = staging
@@ -157,7 +157,7 @@ class Insights:
         self._own, self._staging, self._feeder = sums, None, None
 
     def _settled(self) -> PairSums:
-        """The sums, with everything observed in them."""
+        """The sums, including everything observed."""
         for staging in (self._staging, self._feeder):
             if staging is not None:
                 staging.flush()
@@ -168,16 +168,16 @@ class Insights:
 
     @property
     def unobserved(self) -> np.ndarray[Any, Any]:
-        """Numbers of the rows that were never observed; their suspicion is undefined (NaN)."""
+        """Indices of the rows that were never observed; their suspicion is undefined (NaN)."""
         return np.flatnonzero(self._settled().visits.cpu().numpy() == 0)
 
     @isolated
     def suspicion(self) -> Tensor:
         """[n, q], float32: larger means more probably wrong; NaN for rows never observed.
 
-        Log-odds of the value that is not given: those of the mean probability, or, where that is
-        more, of the mean probability moved by what the row's other given labels tell. Half the mean
-        over all pairs of the same label and given value is subtracted.
+        These are the log-odds of the opposite of the given value. They use the mean probability, or
+        the mean probability adjusted for the row's other given labels, whichever is larger. Half
+        the mean over all pairs with the same label and given value is subtracted.
         """
         sums = self._observed()
         given = self._labels_on(sums.visits.device)
@@ -187,14 +187,14 @@ class Insights:
     def label_issues(self, above: float | None = None) -> Records:
         """The flagged pairs, most suspicious first.
 
-        Columns: ``row``, ``label``, ``given``, ``suggested``, ``suspicion`` and ``probability``,
-        the mean one; ``row_name`` and ``label_name`` where there are names.
+        Columns: ``row``, ``label``, ``given``, ``suggested``, ``suspicion`` and ``probability``
+        (the mean); also ``row_name`` and ``label_name`` if there are names.
 
         Parameters
         ----------
         above : float, optional
-            Flag pairs whose suspicion is larger; 1.5 unless given. A larger value flags fewer
-            pairs, more of them rightly.
+            Flag pairs with a larger suspicion; 1.5 by default. A larger value flags fewer pairs,
+            and a larger share of them rightly.
         """
         score = self.suspicion()
         flagged = self._flagged(score, above)
@@ -219,7 +219,7 @@ class Insights:
 
     @isolated
     def rows(self, above: float | None = None) -> Records:
-        """One record a row: the data map.
+        """One record per row: the data map.
 
         Columns: ``row``; ``visits``; ``confidence``, the mean probability of the given values, and
         ``variability``, its standard deviation over visits; ``flips``, the share of decisions that
@@ -253,13 +253,13 @@ class Insights:
 
     @isolated
     def labels(self, above: float | None = None) -> Records:
-        """One record a label.
+        """One record per label.
 
         Columns: ``label``; ``positives``, as given; ``learnt``, how far apart the predictions of
-        positives and negatives are, in [0, 1] (NaN of one class); ``missing``, the estimated share
-        of true positives that are given as negatives, and ``spurious``, that of given positives
-        which are wrong, both from the pairs that :meth:`label_issues` flags; ``hardness``, the
-        mean loss. Only rows that were observed count.
+        positives and negatives are, in [0, 1] (NaN if there is one class); ``missing``, the
+        estimated share of true positives that are given as negatives; ``spurious``, the estimated
+        share of given positives that are wrong; ``hardness``, the mean loss. Missing and spurious
+        count the pairs that :meth:`label_issues` flags. Only observed rows count.
         """
         score = self.suspicion()
         sums = self._settled()
@@ -272,7 +272,7 @@ class Insights:
         columns = {
             "positives": given.sum(dim=0),
             "learnt": scoring.learnt(sums.mean_probability(), given, seen),
-            "missing": missing / true,  # NaN of none
+            "missing": missing / true,  # NaN if there are none
             "spurious": spurious / positives,
             "hardness": sums.mean_loss(given)[seen].mean(dim=0, dtype=torch.float64),
         }
@@ -288,19 +288,19 @@ class Insights:
     def apply(
         self, labels: inputs.Labels, *, above: float | None = None, as_weights: bool = False
     ) -> tuple[Any, Records]:
-        """A corrected copy of ``labels``, and what was changed in it.
+        """A corrected copy of ``labels``, and a table of the changes.
 
         The copy is a tensor for a tensor, sparse for a sparse matrix, else an array. ``labels``
-        itself is left alone.
+        does not change.
 
         Parameters
         ----------
         labels : [n, q] zeros and ones
-            Those that these insights were made with.
+            The labels that these insights were made with.
         above : float, optional
-            As of :meth:`label_issues`.
+            As in :meth:`label_issues`.
         as_weights : bool
-            Instead of labels, give weights for the loss: 0 for a flagged pair, else 1 (float32).
+            Return weights for the loss instead of labels: 0 for a flagged pair, else 1 (float32).
         """
         matrix = inputs.label_matrix(labels)
         self.refuse_other_labels(matrix)
@@ -328,7 +328,7 @@ class Insights:
         return dense, issues
 
     def refuse_other_labels(self, matrix: sp.csr_array) -> None:
-        """Raise unless ``matrix`` [n, q] holds the labels that these insights were made with."""
+        """Raise unless ``matrix`` [n, q] equals the labels that these insights were made with."""
         if matrix.shape != self._labels.shape or labels_checksum(matrix) != self._checksum:
             raise UserError(
                 f"These labels ({matrix.shape[0]} x {matrix.shape[1]}) differ from those that the "
@@ -345,9 +345,10 @@ class Insights:
         label_names: Sequence[str] | None = None,
         row_names: Sequence[str] | None = None,
     ) -> Insights:
-        """A copy in the numbers of a larger dataset, of which only ``rows`` [n] were trained on.
+        """A copy with the row indices of a larger dataset; only its ``rows`` [n] were trained on.
 
-        Row i of these insights is row ``rows[i]`` of ``labels``; the others were never observed.
+        Row i of these insights is row ``rows[i]`` of ``labels``; the other rows were never
+        observed.
         """
         matrix = inputs.label_matrix(labels)
         places = torch.as_tensor(np.asarray(rows, dtype=np.int64))
@@ -375,7 +376,7 @@ class Insights:
 
     def _flagged(self, score: Tensor, above: float | None) -> Tensor:
         limit = _ABOVE if above is None else above
-        return score > inputs.real_number("above", limit, -math.inf)  # never of a NaN
+        return score > inputs.real_number("above", limit, -math.inf)  # False for NaN
 
     # Saving and resuming --------------------------------------------------------------------
 
@@ -400,9 +401,9 @@ class Insights:
 
     @isolated
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where :meth:`state_dict` was taken.
+        """Resume from a state that :meth:`state_dict` returned.
 
-        A state that is damaged, or of other labels, is refused, and changes nothing.
+        A damaged state, or one for other labels, is refused and changes nothing.
         """
         self._refuse_unfit(state)
         sums = PairSums(self.n, self.q, with_loss=self.state == "full")
@@ -412,7 +413,7 @@ class Insights:
     def _refuse_unfit(self, state: Any) -> None:
         if not isinstance(state, dict) or state.get("kind") != "insights":
             raise ValueError(
-                "This is not a state of insights; load what Insights.state_dict() gave."
+                "This is not a state of insights; load one that Insights.state_dict() returned."
             )
         if state.get("format") != FORMAT or state.keys() != _KEYS:
             odd = sorted(map(str, state.keys() ^ _KEYS))
@@ -435,7 +436,7 @@ class Insights:
             raise ValueError("The state's sums do not fit these insights; load an intact copy.")
         if state["checksum"] != checksum(state):
             raise ValueError(
-                "The state is damaged: its checksum is not that of its content; load an intact "
+                "The state is damaged: its checksum does not match its content; load an intact "
                 "copy."
             )
 
@@ -445,14 +446,14 @@ class Insights:
 
     @isolated
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles, which leave behind the selector that feeds the original."""
+        """For copies and pickles, which drop the selector that feeds the original."""
         for staging in (self._staging, self._feeder):
             if staging is not None:
                 staging.flush()
         return {**self.__dict__, "_staging": None, "_feeder": None}
 
     def __copy__(self) -> Insights:
-        """A whole copy: a shallow one would go on writing into the original's sums."""
+        """A deep copy: a shallow one would keep writing into the original's sums."""
         return copy.deepcopy(self)
 
     def __repr__(self) -> str:
@@ -474,7 +475,7 @@ def _names(name: str, given: Any, count: int) -> list[str] | None:
 def _named(
     column: str, names: list[str] | None, numbers: np.ndarray[Any, Any]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The names of rows or labels as a column, where there are names."""
+    """The names of rows or labels as a column, if there are names."""
     if names is None:
         return {}
     return {column: np.array([names[number] for number in numbers], dtype=object)}

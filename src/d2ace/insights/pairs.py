@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-_LEAST = 1e-7  # the probability at which the loss is cut, near float32's distance from 1
+_LEAST = 1e-7  # the loss is cut at this probability, near float32's distance from 1
 
 
 class PairSums(nn.Module):
-    """Sums over visits, as buffers: 8 bytes a pair, or 4 without the loss.
+    """Sums over visits, as buffers: 8 bytes per pair, or 4 without the loss.
 
-    ``probability`` [n, q] sums p; its sign is negative where the last decision was positive (such
-    a sum is above 0.5, so no sum is both). ``loss`` [n, q] sums the binary cross-entropy. The
-    others are per row: ``visits``, ``flips`` (decisions that changed) and the first two moments
-    of the row's confidence, the mean probability of its given values.
+    ``probability`` [n, q] sums p; its sign is negative if the last decision was positive (such a
+    sum is above 0.5, so the sign is never ambiguous). ``loss`` [n, q] sums the binary
+    cross-entropy. The others are per row: ``visits``, ``flips`` (decisions that changed) and the
+    first two moments of the row's confidence, the mean probability of its given values.
     """
 
     probability: Tensor
@@ -52,7 +52,7 @@ class PairSums(nn.Module):
         self.visits.index_add_(0, index, torch.ones_like(index))
 
     def last_known(self, index: Tensor, like: Tensor) -> Tensor:
-        """What stands in for an invalid prediction: the pair's mean so far, or 0.5."""
+        """The replacement for an invalid prediction: the pair's mean so far, or 0.5."""
         visits = self.visits.index_select(0, index).unsqueeze(1)
         mean = self.probability.index_select(0, index).abs() / visits.clamp_min(1)
         return torch.where(visits > 0, mean, 0.5).to(like.dtype)
@@ -62,7 +62,7 @@ class PairSums(nn.Module):
         return self.probability.abs() / self.visits.clamp_min(1).unsqueeze(1)
 
     def mean_loss(self, given: Tensor) -> Tensor:
-        """[n, q]: mean cross-entropy, or |p - y| where no loss is kept."""
+        """[n, q]: mean cross-entropy, or |p - y| if no loss is kept."""
         if self.loss is not None:
             return self.loss / self.visits.clamp_min(1).unsqueeze(1)
         return (self.mean_probability() - given.to(torch.float32)).abs()

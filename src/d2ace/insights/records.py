@@ -1,4 +1,4 @@
-"""Rows of a report: columns of equal length, as records, a DataFrame or a CSV file."""
+"""Tables of insights: columns of equal length, as records, a DataFrame or a CSV file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Records"]
 
 
 class Records:
-    """A table with named columns: iterate over it, take a column by its name, or write it.
+    """A table with named columns: iterate over its records, take a column by name, or write it.
 
     Each record is a dictionary of plain values.
     """
@@ -64,19 +64,19 @@ class Records:
         return pandas.DataFrame({name: column.copy() for name, column in self._columns.items()})
 
     def csv(self) -> bytes:
-        """What :meth:`to_csv` writes."""
+        """The text that :meth:`to_csv` writes."""
         text = io.StringIO()
         writer = csv_writer(text)
         writer.writerow(self._columns)
         writer.writerows(map(no_formula, record.values()) for record in self)
-        # The name of a file may be no text; what cannot be written is spelt out.
+        # A file name may not be valid text; such bytes are escaped.
         return text.getvalue().encode(errors="backslashreplace")
 
     def to_csv(self, path: Any) -> None:
         """Write the table as CSV (UTF-8), whole or not at all.
 
+        It replaces a table with the same columns, and refuses to replace any other file.
         A name that a spreadsheet would take for a formula gets an apostrophe in front.
-        A table with the same columns is replaced; any other file is left alone.
         """
         target = given_path(path, "path", kind="file")
         try:
@@ -96,6 +96,6 @@ class Records:
                 if file.read(len(header)) == header:
                     return
         raise UserError(
-            f"{path} is no table with the columns {', '.join(self._columns)}, and would be "
-            "replaced; it was left alone: name another file, or move it away."
+            f"{path} is not a table with the columns {', '.join(self._columns)}, so it was not "
+            "replaced; name another file, or move it away."
         )

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def group_means(values: Tensor, given: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Means [q] of ``values`` over given negatives and positives, of ``rows`` only; 0 of none."""
+    """Means [q] of ``values`` over given negatives and positives of ``rows``; 0 without any."""
     positive, counted = given & rows.unsqueeze(1), rows.unsqueeze(1)
     wide = values.to(torch.float64)
     all_sums = torch.where(counted, wide, 0.0).sum(dim=0)
@@ -18,7 +18,7 @@ def group_means(values: Tensor, given: Tensor, rows: Tensor) -> tuple[Tensor, Te
 
 
 def learnt(probability: Tensor, given: Tensor, rows: Tensor) -> Tensor:
-    """How far apart predictions of positives and negatives are, [q] in [0, 1]; NaN of one class.
+    """How far apart predictions of positives and negatives are, [q] in [0, 1]; NaN for one class.
 
     Tjur's coefficient of discrimination, cut at 0.
     """
@@ -29,11 +29,11 @@ def learnt(probability: Tensor, given: Tensor, rows: Tensor) -> Tensor:
 
 
 def from_other_labels(probability: Tensor, given: Tensor, rows: Tensor) -> Tensor:
-    """By how much the row's other given labels move a label's probability, [n, q].
+    """How much the row's other given labels move a label's probability, [n, q].
 
-    What is left of a label, y - p, is predicted linearly from the given values of all other
-    labels, by least squares over ``rows``. The covariance of the labels is shrunk towards its
-    diagonal by q / (n + q), so that few rows, and labels that go together, are safe.
+    A linear model predicts the residual y - p of a label from the given values of all other labels,
+    by least squares over ``rows``. The covariance of the labels is shrunk towards its diagonal by
+    q / (n + q), so that few rows and correlated labels are safe.
     """
     counted = rows.to(torch.float32).unsqueeze(1)
     n, q = rows.sum(), given.shape[1]
@@ -43,7 +43,7 @@ def from_other_labels(probability: Tensor, given: Tensor, rows: Tensor) -> Tenso
     left = (left - left.sum(dim=0) / n) * counted
     covariance = (y.T @ y).to(torch.float64) / n
     spread = covariance.diagonal()
-    spread = torch.where(spread > 0, spread, 1.0)  # a label of one class tells nothing
+    spread = torch.where(spread > 0, spread, 1.0)  # a label of one class predicts nothing
     shrunk = covariance * (n / (n + q))
     shrunk.diagonal().copy_(spread)
     inverse = torch.linalg.inv(shrunk)
@@ -54,7 +54,7 @@ def from_other_labels(probability: Tensor, given: Tensor, rows: Tensor) -> Tenso
 
 
 def log_odds(probability: Tensor, given: Tensor) -> Tensor:
-    """Log-odds of the value that is not given; beyond 99 to 1 predictions tell little."""
+    """Log-odds of the opposite of the given value; odds beyond 99 to 1 mean little."""
     odds = torch.logit(probability, eps=0.01)
     return torch.where(given, -odds, odds)
 
@@ -62,11 +62,12 @@ def log_odds(probability: Tensor, given: Tensor) -> Tensor:
 def suspicion(probability: Tensor, given: Tensor, rows: Tensor) -> Tensor:
     """Log-odds against the given value, minus half the mean of its label and given value.
 
-    The log-odds are those of the mean probability, or of this probability moved by the row's other
-    labels where that is more suspicious. NaN where unseen. Without the group's mean, rare positives
-    stand first whatever is wrong; with all of it, labels that cannot be learnt look flawless.
-    Other labels may only raise suspicion: a label mistaken for another leaves two traces in a row
-    that would excuse each other. ``benchmarks/insights.md`` has the measurements.
+    The log-odds are those of the mean probability, or of this probability adjusted for the row's
+    other labels if that is more suspicious. NaN for rows never seen. Without subtracting the
+    group's mean, rare positives come first even if they are right; with all of it subtracted,
+    labels that cannot be learnt look flawless. Other labels may only raise suspicion: a label
+    mistaken for another leaves two errors in a row, and each would excuse the other.
+    ``benchmarks/insights.md`` has the measurements.
     """
     moved = probability + from_other_labels(probability, given, rows)
     odds = torch.maximum(log_odds(probability, given), log_odds(moved, given))

@@ -1,4 +1,4 @@
-"""Batch selection in other people's training code; import the module of the framework in use.
+"""Batch selection in other frameworks; import the module of the one that you use.
 
 - ``d2ace.integrations.sklearn``: ``MultiLabelClassifier``, an estimator with fit and predict.
 - ``d2ace.integrations.lightning``: ``SelectionCallback``, for Lightning's Trainer.

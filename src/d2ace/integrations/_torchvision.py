@@ -1,4 +1,4 @@
-"""Frameworks import torchvision wherever it is installed, whether it works or not."""
+"""Frameworks import torchvision if it is installed, even if it is broken."""
 
 from contextlib import suppress
 

@@ -1,15 +1,15 @@
-"""Batch selection under Lightning's Trainer: a callback that tells the selector what was predicted.
+"""Batch selection under Lightning's Trainer: a callback that passes predictions to the selector.
 
     selector = d2ace.D2ACE(Y_train, X_train, batch_size=128, epochs=100)
     loader = DataLoader(d2ace.IndexedDataset(train_set), batch_sampler=selector)
     trainer = Trainer(max_epochs=100, callbacks=[SelectionCallback(selector)])
     trainer.fit(module, loader)  # training_step returns {"loss": loss, "logits": logits}
 
-A method that weighs the loss (Trim, Balance, InfoBatch) needs a line in ``training_step``:
+A method that weights the loss (Trim, Balance, InfoBatch) needs a line in ``training_step``:
 ``loss = selector.loss(logits, targets, index)``.
 
-With several processes the loader and the callback take ``DistributedSelector(selector)`` in place
-of the selector, and the Trainer ``use_distributed_sampler=False``.
+With several processes, pass ``DistributedSelector(selector)`` to the loader and the callback
+instead of the selector, and ``use_distributed_sampler=False`` to the Trainer.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ __all__ = ["SelectionCallback"]
 class SelectionCallback(Callback):
     """Observes every training batch, and saves the selector in Lightning's checkpoints.
 
-    A training batch must say which rows it holds: ``d2ace.IndexedDataset`` puts their numbers
-    first; in a dictionary they stand under "index". ``training_step`` must return the logits
-    beside the loss: ``{"loss": loss, "logits": logits}``.
+    A training batch must contain its row indices: ``d2ace.IndexedDataset`` puts them first, or
+    under "index" in a dictionary. ``training_step`` must return the logits together with the
+    loss: ``{"loss": loss, "logits": logits}``.
 
     Parameters
     ----------
     selector : Selector or DistributedSelector
-        What the training loader has as its ``batch_sampler``.
+        The ``batch_sampler`` of the training loader.
     monitor : str
-        The name under which the module logs its mean validation loss, which Trim starts by.
+        The name under which the module logs its mean validation loss; Trim's start depends on it.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SelectionCallback(Callback):
         self.batches = selector
         self.monitor = monitor
         self._fitting = True
-        self._over = 0  # batches of the epoch that a loaded state has behind it
+        self._over = 0  # batches of the epoch before a loaded state
         self.selector = selector if isinstance(selector, Selector) else selector.selector
         if self.selector.predictions == "full_pass":
             raise UserError(
@@ -69,7 +69,7 @@ class SelectionCallback(Callback):
             )
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuse settings under which every process would train the same rows."""
+        """Refuse settings that would train the same rows in every process."""
         self._fitting = stage == "fit"
         self._reloads = int(getattr(trainer, "reload_dataloaders_every_n_epochs", 0))
         if not self._fitting or trainer.world_size == 1:
@@ -83,16 +83,16 @@ class SelectionCallback(Callback):
         connector = getattr(trainer, "_accelerator_connector", None)
         if getattr(connector, "use_distributed_sampler", False):
             raise UserError(
-                "With several processes Lightning would put a sampler of its own in the selector's "
-                "place; pass Trainer(use_distributed_sampler=False)."
+                "With several processes, Lightning would replace the selector by its own sampler; "
+                "pass Trainer(use_distributed_sampler=False)."
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Compare the selector's schedule with the Trainer's, and look at its history and loader.
 
-        A Trainer that goes on in the middle of an epoch does not tell that this epoch starts. One
-        that was saved behind an epoch's last batch finds that by the number of batches, which in
-        the next epoch may be larger: until the first batch it is that of the epoch before.
+        A Trainer that resumes in the middle of an epoch does not announce the epoch's start. One
+        that was saved after an epoch's last batch detects this by the number of batches. The next
+        epoch may have more, so until the first batch the number stays that of the epoch before.
         """
         self.selector.verify(trainer.train_dataloader)
         self._length = len(self.batches)
@@ -106,7 +106,7 @@ class SelectionCallback(Callback):
             warn_of_schedule(self.selector, trainer.max_epochs, anew=anew)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Make sure that the loader, as Lightning prepared it, draws from the selector."""
+        """Check that the loader that Lightning prepared draws from the selector."""
         self.selector.verify(trainer.train_dataloader)
 
     def on_train_batch_start(
@@ -122,7 +122,7 @@ class SelectionCallback(Callback):
     def on_before_backward(
         self, trainer: Trainer, pl_module: LightningModule, loss: Tensor
     ) -> None:
-        """Weigh processes by the rows they have, so that their mean gradient is the batch's."""
+        """Weight processes by their rows, so that their mean gradient is that of the batch."""
         if isinstance(self.batches, Selector) or trainer.world_size == 1:
             return
         scale = self.batches.loss_scale(self._index)
@@ -137,31 +137,31 @@ class SelectionCallback(Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Tell the selector what the batch's predictions were."""
+        """Pass the batch's predictions to the selector."""
         self.batches.observe(self._index, logits=_logits(outputs, batch_idx))
-        if batch_idx + 1 >= trainer.num_training_batches:  # it may be less than the loader has
+        if batch_idx + 1 >= trainer.num_training_batches:  # the loader may have more
             self.selector.end_epoch()
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Bring what the other processes observed last into the selector's insights."""
+        """Add the last observations of the other processes to the selector's insights."""
         if isinstance(self.batches, DistributedSelector) and self.selector.insights is not None:
             self.batches.share()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Leave an epoch that the module cut short, and look how long the next one is.
+        """Leave an epoch that the module cut short, and check the length of the next one.
 
-        Lightning counts a loader's batches when it loads it: of a longer epoch it would train as
-        many as before, and after a shorter one it would not validate.
+        Lightning counts a loader's batches when it loads it. It would cut a longer epoch to the old
+        length, and would not validate after a shorter one.
         """
         self.selector.end_epoch()
         if not isinstance(self.batches, Selector):
-            self.batches.share()  # what all observed may decide the length
+            self.batches.share()  # observations may decide the length
         before, self._length = self._length, len(self.batches)
         differs = self._length != before
         trainer.reload_dataloaders_every_n_epochs = 1 if differs else self._reloads  # type: ignore[attr-defined]
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Tell the selector the validation loss that was logged."""
+        """Pass the logged validation loss to the selector."""
         if not self._fitting or trainer.sanity_checking:
             return
         logged = trainer.callback_metrics
@@ -171,7 +171,7 @@ class SelectionCallback(Callback):
             warnings.warn(
                 f"{self.selector.title} starts by the validation loss, but the module logs no "
                 f"{self.monitor!r} (logged: {', '.join(sorted(logged)) or 'nothing'}); log the "
-                "mean loss under that name in validation_step, or give its name with "
+                "mean loss under that name in validation_step, or pass its name with "
                 "SelectionCallback(selector, monitor=...).",
                 stacklevel=2,
             )
@@ -179,11 +179,11 @@ class SelectionCallback(Callback):
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Refuse to resume without a selector: it would begin again where training goes on."""
+        """Refuse to resume without a selector state: the selector would start over."""
         if self._fitting and self.state_key not in checkpoint["callbacks"]:
             raise UserError(
-                "The checkpoint holds no selector's state, so training cannot go on from it; take "
-                "one saved with SelectionCallback, or load the weights alone with "
+                "The checkpoint has no selector state, so training cannot resume from it; use one "
+                "saved with SelectionCallback, or load only the weights with "
                 "load_from_checkpoint and fit without ckpt_path."
             )
 
@@ -192,7 +192,7 @@ class SelectionCallback(Callback):
         return {"selector": self.batches.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the batches that come after those of the checkpoint."""
+        """Resume with the batches after those of the checkpoint."""
         if self._fitting:  # Lightning also loads checkpoints to test them
             self.batches.load_state_dict(state_dict["selector"])
             progress = state_dict["selector"]["progress"]
@@ -201,7 +201,7 @@ class SelectionCallback(Callback):
 
 
 def _index(batch: Any) -> Tensor:
-    """The row numbers [b] of a batch."""
+    """The row indices [b] of a batch."""
     index = None
     if isinstance(batch, Mapping):
         index = batch.get("index")
@@ -210,14 +210,14 @@ def _index(batch: Any) -> Tensor:
     whole = isinstance(index, Tensor) and index.ndim == 1 and not index.dtype.is_floating_point
     if not isinstance(index, Tensor) or not whole:
         raise UserError(
-            "A training batch does not say which rows it holds; wrap the dataset in "
-            "d2ace.IndexedDataset (or give dictionaries an 'index')."
+            "A training batch has no row indices; wrap the dataset in d2ace.IndexedDataset "
+            "(or give dictionaries an 'index')."
         )
     return index
 
 
 def _logits(outputs: Any, batch_idx: int) -> Tensor:
-    """What ``training_step`` returned beside the loss."""
+    """The logits that ``training_step`` returned."""
     logits = outputs.get("logits") if isinstance(outputs, Mapping) else None
     if not isinstance(logits, Tensor):
         raise UserError(

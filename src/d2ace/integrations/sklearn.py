@@ -4,7 +4,7 @@
     classifier.fit(X_train, Y_train)
     classifier.predict_proba(X_test)  # [n, q]
 
-Networks want features of similar size: put a scaler before it in a ``Pipeline``.
+Networks train best on features of similar size: put a scaler before it in a ``Pipeline``.
 """
 
 from __future__ import annotations
@@ -66,42 +66,43 @@ _GIVE = "give labels as a matrix [n, q] of zeros and ones, as sklearn's MultiLab
 
 
 class _Trained(NamedTuple):
-    """Which rows were trained on, and what was observed of them."""
+    """The rows that were trained on, and their observations."""
 
     rows: npt.NDArray[np.int64]
     insights: Insights | None
 
 
 class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A multi-label network as an estimator; a single binary target is accepted too.
+    """A multi-label network as an estimator; it also accepts a single binary target.
 
     Parameters
     ----------
     model, selector : str
-        Keys of ``d2ace.models.MODELS`` and ``d2ace.SELECTORS``; one's own are
+        Keys of ``d2ace.models.MODELS`` and ``d2ace.SELECTORS``, or your own class as
         ``package.module:Class`` or ``path/to/file.py:Class``.
     epochs, batch_size, warmup : int
-        T, b and T_w of the paper: the learning rate rises and batches are random for ``warmup``
-        epochs.
+        T, b and T_w of the paper: for ``warmup`` epochs, the learning rate rises and batches are
+        random.
     learning_rate, weight_decay : float
-        Of Adam.
+        Adam's settings.
     early_stopping : bool
-        Hold a stratified ``validation_fraction`` of the rows out, stop when ``monitor`` has not
+        Hold out a stratified ``validation_fraction`` of the rows, stop when ``monitor`` has not
         improved for ``n_iter_no_change`` epochs, and keep the weights of the best epoch.
     monitor : str
         A metric of ``d2ace.evaluation.METRICS``.
     thresholds : float or "tuned"
-        From which probability on a label is predicted. ``"tuned"`` chooses one for each label on
-        the rows that ``early_stopping`` holds out.
+        Smallest probability at which a label is predicted. ``"tuned"`` chooses one for each label
+        on the rows that ``early_stopping`` holds out.
     model_options, selector_options : dict, optional
         Hyperparameters of the model (``{"preset": "reference"}``) and the selector
         (``{"neighbors": 5}``).
     insights : bool
-        Find probably wrong labels while training: ``insights_``.
+        Find probably wrong labels while training; see ``insights_``.
     device : "auto", "cpu", "cuda" or "mps"
-        What to train on. The fitted model is on the processor.
+        Device to train on. The fitted model is on the CPU.
     random_state : int, RandomState or None
-        The same number gives the same weights, bit for bit on one machine.
+        Training is deterministic: the same number gives the same weights, bit for bit on one
+        machine.
     verbose : bool
         Print a line for every epoch.
 
@@ -112,12 +113,12 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     classes_ : array
         0 .. q - 1, or the two classes of a binary target.
     label_names_ : array of str
-        Columns of a DataFrame of labels; only there if they were given as one.
+        Columns of a DataFrame of labels; set only if you passed a DataFrame.
     thresholds_ : array [q]
-        From which probability on :meth:`predict` says yes, label by label.
+        Thresholds that :meth:`predict` uses, one per label.
     insights_ : Insights
-        With ``insights=True``, what training says about y, in the numbers of its rows; those held
-        out or of weight 0 were never observed.
+        With ``insights=True``, what training reveals about y, by the rows of y; rows held out or
+        of weight 0 were never observed.
     n_iter_, best_iter_ : int
         Epochs trained, and the epoch whose weights were kept.
     history_ : list of dict
@@ -169,8 +170,8 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultiLabelClassifier:
         """Train on features X [n, d] and labels y [n, q] (or [n]), dense, sparse or DataFrames.
 
-        ``sample_weight`` [n] multiplies the rows' losses; a row of weight 0 takes no part.
-        A fit that fails leaves what an earlier one learned.
+        ``sample_weight`` [n] multiplies the rows' losses; a row of weight 0 is not used. If a fit
+        fails, the classifier keeps what an earlier fit learned.
         """
         before = self.__dict__.copy()
         try:
@@ -200,9 +201,9 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self._keep_insights(trained, every, kept)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Labels [n, q] of zeros and ones: those whose probability exceeds ``thresholds_``.
+        """Labels [n, q] of zeros and ones: 1 where the probability exceeds ``thresholds_``.
 
-        Of a binary target: its classes [n].
+        For a binary target, its classes [n].
         """
         above = self._logits(X) > logit(self.thresholds_)
         if self._binary:
@@ -210,17 +211,17 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return above.astype(np.int64)
 
     def predict_proba(self, X: Any) -> Floats:
-        """The labels' probabilities [n, q]; of a binary target, those of its classes [n, 2]."""
+        """The labels' probabilities [n, q]; for a binary target, those of its classes [n, 2]."""
         p = torch.sigmoid(torch.from_numpy(self._logits(X))).numpy()
         return np.hstack([1.0 - p, p]) if self._binary else p
 
     def decision_function(self, X: Any) -> Floats:
-        """The logits [n, q]; of a binary target [n]."""
+        """The logits [n, q]; for a binary target [n]."""
         logits = self._logits(X)
         return logits[:, 0] if self._binary else logits
 
     def set_params(self, **params: Any) -> MultiLabelClassifier:
-        """Set parameters; options of model and selector as whole dictionaries."""
+        """Set parameters; pass options of model and selector as complete dictionaries."""
         for name in params:
             options, _, option = name.partition("__")
             if option and options in ("model_options", "selector_options"):
@@ -240,16 +241,16 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         tags.classifier_tags.multi_class = False
         return tags
 
-    # What was asked for ---------------------------------------------------------------------
+    # Settings ---------------------------------------------------------------------
 
     def _config(self) -> RunConfig:
-        """The settings, checked; before any data is looked at."""
+        """The settings, checked before any data is read."""
         patience = self.n_iter_no_change
         if not isinstance(patience, int | np.integer) or patience < 1:
             raise UserError(f"n_iter_no_change is {patience!r}; it must be 1 or more epochs.")
         if reads_images(self.model):
             raise UserError(
-                f"model is {self.model!r}, which reads images, but a classifier is given tables; "
+                f"model is {self.model!r}, which reads images, but this classifier takes tables; "
                 f"choose from {', '.join(name for name in MODELS if name not in IMAGE_MODELS)}."
             )
         try:
@@ -287,8 +288,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if isinstance(given, str) and given == "tuned":
             if not self.early_stopping:
                 raise UserError(
-                    "thresholds='tuned' needs rows that were held out of training; set "
-                    "early_stopping=True too."
+                    "thresholds='tuned' needs rows held out of training; set early_stopping=True."
                 )
         elif not isinstance(given, Real) or isinstance(given, bool) or not 0 < given < 1:
             raise UserError(
@@ -299,7 +299,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """The labels as zeros and ones [n, q], and ``classes_``."""
         check_classification_targets(y)
         right = (y == 0) | (y == 1)
-        self._binary = y.ndim == 1 or y.shape[1] == 1  # scorers take one column for binary, too
+        self._binary = y.ndim == 1 or y.shape[1] == 1  # scorers pass binary targets as a column
         if not self._binary and right.all():
             self.classes_ = np.arange(y.shape[1])
             return y.astype(np.uint8)
@@ -327,8 +327,8 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _refuse_single_class(self, Y: npt.NDArray[np.uint8]) -> None:
         if self._binary and len(np.unique(Y)) < 2:
             raise UserError(
-                f"y has rows of one class only ({self.classes_[int(Y[0, 0])]!r}), but two classes "
-                "are needed to tell apart."
+                f"y has rows of one class only ({self.classes_[int(Y[0, 0])]!r}); give rows of two "
+                "classes."
             )
 
     def _keep_insights(
@@ -360,8 +360,8 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         warn_of_schedule(selector, config.epochs)
         if selector.awaits_validation and not self.early_stopping:
             raise UserError(
-                f"The selector {self.selector} starts by the loss on rows that are held out; set "
-                "early_stopping=True, or its first epoch: selector_options={'start': 10}."
+                f"The selector {self.selector} starts by the loss on held-out rows; set "
+                "early_stopping=True, or its first epoch with selector_options={'start': 10}."
             )
         validation = training.placed(Split(X[held_out], Y[held_out], held_out))
         sign = 1 if METRICS[config.monitor].higher_is_better else -1
@@ -412,7 +412,7 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
 
 def _refuse_label_sets(y: Any) -> None:
-    """Rows that list their labels are not a matrix; NumPy's words for it help nobody."""
+    """Refuse rows that list their labels; NumPy's error for it would not help."""
     if sp.issparse(y) or y is None:
         return
     try:

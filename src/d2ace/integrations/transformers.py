@@ -4,7 +4,7 @@
     trainer = SelectionTrainer(model, args, train_dataset=train_set, selector=selector)
     trainer.train()
 
-Everything but the training batches is the Trainer's own: evaluation, logging, checkpoints.
+The Trainer does everything else as usual: evaluation, logging, checkpoints.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ __all__ = ["SelectionMixin", "SelectionTrainer"]
 
 _ROWS = "d2ace_rows"
 _FILE = "selector.pt"
-_CHOOSING = {"train_sampling_strategy": "random", "group_by_length": False}  # new name, and old
+_CHOOSING = {"train_sampling_strategy": "random", "group_by_length": False}  # new name, old name
 
 
 class SelectionMixin:
-    """Puts a selector into a Trainer of one's own: ``class Mine(SelectionMixin, MyTrainer)``.
+    """Adds a selector to your own Trainer: ``class Mine(SelectionMixin, MyTrainer)``.
 
     Parameters
     ----------
     selector : Selector
-        Made for the rows of ``train_dataset`` in their order, with a ``batch_size`` of
+        Make it for the rows of ``train_dataset`` in their order, with a ``batch_size`` of
         ``per_device_train_batch_size`` times the number of devices. Accumulated batches are
         observed one by one.
     """
@@ -60,31 +60,31 @@ class SelectionMixin:
             )
         self.batches = _Replayed(selector)
         self.selector = selector
-        self._rows: list[int] | None = None  # of the batch in training; None once it is observed
-        self._compared = False  # one batch's labels with the selector's, in every training
-        self._initial: dict[str, Any] | None = None  # the state that every training begins with
-        self._left: int | None = None  # the selector's restarts when the last training ended
-        self._anew = True  # the Trainer counts epochs from 0, as it does unless it resumes
-        self._trained = False  # a batch went through, so that its labels are of a fitting type
+        self._rows: list[int] | None = None  # of the current batch; None once it is observed
+        self._compared = False  # labels are compared once per training
+        self._initial: dict[str, Any] | None = None  # the state at the start of every training
+        self._left: int | None = None  # the selector's restarts at the end of the last training
+        self._anew = True  # the Trainer counts epochs from 0, unless it resumes
+        self._trained = False  # a batch was trained, so the type of its labels fits
         super().__init__(*args, **options)
 
     def train(self: Any, resume_from_checkpoint: Any = None, *args: Any, **options: Any) -> Any:
-        """The Trainer's, where a second training knows nothing of the first, as in a search."""
+        """As the Trainer does; a second training starts afresh, as in a search."""
         self._begin(resumes=bool(resume_from_checkpoint))
         try:
             outcome = super().train(resume_from_checkpoint, *args, **options)  # type: ignore[misc]
             if self.selector.insights is not None:
-                self.batches.share()  # what the other processes observed last
+                self.batches.share()  # the last observations of other processes
             return outcome
         finally:
             self._left = self.selector.restarts
 
     def _begin(self: Any, *, resumes: bool) -> None:
-        """Give the selector the state it began the last training with, or keep what was loaded."""
+        """Reset the selector to the start of the last training, or keep a state loaded since."""
         selector = self.selector
         if self._left is None and not resumes:
             warn_of_history(selector)
-        if selector.restarts != self._left:  # the first training, or a state was loaded since
+        if selector.restarts != self._left:  # first training, or a state was loaded
             begun = selector.is_restored or selector.has_observed
             self._initial = selector.state_dict() if begun else None
         elif not resumes and self._initial is None:
@@ -98,7 +98,7 @@ class SelectionMixin:
     # The training batches -------------------------------------------------------------------
 
     def get_train_dataloader(self: Any) -> DataLoader[Any]:
-        """A loader that draws from the selector; rows know their numbers, whatever is removed."""
+        """A loader that draws from the selector; rows keep their index when columns are removed."""
         dataset, args = self.train_dataset, self.args
         self._check(dataset)
         collate = self.data_collator
@@ -115,7 +115,7 @@ class SelectionMixin:
             persistent_workers=args.dataloader_persistent_workers,
             prefetch_factor=args.dataloader_prefetch_factor,
         )
-        # One process as far as accelerate knows: the selector deals out the rows by itself.
+        # Accelerate sees one process: the selector itself divides the rows.
         prepared = prepare_data_loader(
             loader, device=args.device, num_processes=1, process_index=0, put_on_device=True
         )
@@ -127,20 +127,20 @@ class SelectionMixin:
         args = self.args
         if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
             raise UserError(
-                "SelectionTrainer needs a train_dataset whose rows have numbers, got "
-                f"{type(dataset).__name__}; a stream has to be stored first."
+                "SelectionTrainer needs a train_dataset with row indices, got "
+                f"{type(dataset).__name__}; store a stream first."
             )
         if isinstance(dataset, IndexedDataset):
             raise UserError(
-                "train_dataset is an IndexedDataset, but SelectionTrainer numbers the rows itself; "
-                "pass the dataset without it."
+                "train_dataset is an IndexedDataset, but SelectionTrainer adds row indices itself; "
+                "pass the dataset inside it."
             )
         epochs = None if args.max_steps > 0 else args.num_train_epochs
         warn_of_schedule(self.selector, epochs, anew=self._anew)
         selector = self.selector
         ever = (selector.weighs_loss(epoch) for epoch in (selector.warmup + 1, selector.epochs))
         if selector.awaits_validation or any(ever):
-            self._refuse_other_losses()  # now, and not when its first weights come
+            self._refuse_other_losses()  # now, not at the first weights
         size = self._train_batch_size * args.world_size
         if size != self.selector.batch_size:
             raise UserError(
@@ -163,10 +163,10 @@ class SelectionMixin:
     # Epochs of different lengths --------------------------------------------------------------
 
     def set_initial_training_values(self: Any, args: Any, *arguments: Any) -> tuple[Any, ...]:
-        """The Trainer's, which takes every epoch to be as long as the first.
+        """As the Trainer does, but epochs may differ in length.
 
-        Those that vary have the steps that the selector knows of beforehand. A given number of
-        steps takes as many epochs as it takes, one for each step at most.
+        The selector knows the steps of varying epochs beforehand. For a given number of steps, the
+        number of epochs is open: at most one per step.
         """
         epochs, *rest, steps = super().set_initial_training_values(args, *arguments)  # type: ignore[misc]
         if self.selector.epochs_vary:
@@ -177,7 +177,7 @@ class SelectionMixin:
         return epochs, *rest, steps
 
     def _total_steps(self: Any, epochs: float) -> int:
-        """Steps of so many epochs from the one on that training begins with."""
+        """Steps of this many epochs, counted from the first one trained."""
         selector, accumulated = self.selector, self.args.gradient_accumulation_steps
         first = selector.epoch if self._anew else 1
         whole, part = int(epochs), epochs % 1
@@ -186,8 +186,8 @@ class SelectionMixin:
         return sum(steps[:whole]) + math.ceil(part * steps[whole])
 
     def _run_epoch(self: Any, *arguments: Any, **named: Any) -> Any:
-        """The Trainer's, told how many batches this epoch has, and how many of them to skip."""
-        self.batches.share()  # what all processes observed may decide it
+        """As the Trainer does, with this epoch's number of batches, and how many to skip."""
+        self.batches.share()  # it may depend on all observations
         batches, accumulated = len(self.batches), self.args.gradient_accumulation_steps
         named["steps_in_epoch"] = batches
         named["num_update_steps_per_epoch"] = -(-batches // accumulated)
@@ -195,7 +195,7 @@ class SelectionMixin:
         return super()._run_epoch(*arguments, **named)  # type: ignore[misc]
 
     def _init_training_state(self: Any, *arguments: Any, **named: Any) -> tuple[int, int]:
-        """The Trainer's, which finds its place by steps: of epochs that vary, by the epoch."""
+        """As the Trainer does, but finds the place in varying epochs by the epoch, not by steps."""
         epoch, skipped = super()._init_training_state(*arguments, **named)  # type: ignore[misc]
         if self.selector.epochs_vary and not self._anew and self.state.epoch is not None:
             epoch = int(self.state.epoch)
@@ -206,10 +206,10 @@ class SelectionMixin:
     def training_step(
         self: Any, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None
     ) -> Tensor:
-        """Take the row numbers out before the model sees them.
+        """Remove the row indices before the model sees them.
 
-        The mean over a batch's labels does not count items, so gradients of accumulated batches
-        are averaged here: the Trainer would take them for averaged already and add them up.
+        The loss is a mean over a batch's labels, so gradients of accumulated batches are averaged
+        here: the Trainer would assume that they are averaged already and add them up.
         """
         self._rows = inputs.pop(_ROWS)
         self.selector.learning_rate = float(self.optimizer.param_groups[0]["lr"])
@@ -219,12 +219,11 @@ class SelectionMixin:
             loss: Tensor = super().training_step(model, inputs, num_items_in_batch)  # type: ignore[misc]
             if self._rows is not None:
                 raise UserError(
-                    "The selector was not told a batch's predictions; a compute_loss of your own "
-                    "must get its outputs from super().compute_loss(model, inputs, "
-                    "return_outputs=True)."
+                    "The selector did not get a batch's predictions; your compute_loss must take "
+                    "its outputs from super().compute_loss(model, inputs, return_outputs=True)."
                 )
         finally:
-            self._rows = None  # also where the step failed: evaluation has no rows
+            self._rows = None  # also after a failed step: evaluation has no rows
         return loss
 
     def compute_loss(
@@ -234,7 +233,7 @@ class SelectionMixin:
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The Trainer's loss; in training, also weigh and observe the batch."""
+        """The Trainer's loss; in training, also weight and observe the batch."""
         rows, labels = self._rows, inputs.get("labels")
         if rows is not None and not self._compared:
             _refuse_other_labels(self.selector, rows, labels)
@@ -248,7 +247,7 @@ class SelectionMixin:
             if isinstance(labels, Tensor) and not labels.is_floating_point() and not explained:
                 raise UserError(
                     f"The loss cannot use labels of type {labels.dtype}: {problem}; multi-label "
-                    "models need floats, so make the column of labels one of 0.0 and 1.0."
+                    "models need floats, so store the labels as 0.0 and 1.0."
                 ) from problem
             raise
         if rows is not None:
@@ -265,23 +264,23 @@ class SelectionMixin:
     def _refuse_other_losses(self: Any) -> None:
         if self.compute_loss_func is not None or self.label_smoother is not None:
             raise UserError(
-                f"The selector ({self.selector.name}) weighs the binary cross-entropy of every "
-                "batch, which compute_loss_func and label_smoothing_factor replace; use neither."
+                f"The selector ({self.selector.name}) weights the binary cross-entropy of every "
+                "batch, but compute_loss_func and label_smoothing_factor replace it; use neither."
             )
         order = type(self).__mro__
         below = order[order.index(SelectionMixin) + 1 : order.index(Trainer)]
         own = next((cls for cls in below if "compute_loss" in vars(cls)), None)
         if own is not None:
             raise UserError(
-                f"The selector ({self.selector.name}) weighs the binary cross-entropy of every "
-                f"batch, which {own.__name__}.compute_loss replaces; leave it out, or use a "
+                f"The selector ({self.selector.name}) weights the binary cross-entropy of every "
+                f"batch, but {own.__name__}.compute_loss replaces it; remove that, or use a "
                 "selector without loss weights."
             )
 
     def evaluate(self: Any, *args: Any, **options: Any) -> dict[str, float]:
-        """The Trainer's; during training, also tell the selector the validation loss.
+        """As the Trainer does; in training, also pass the validation loss to the selector.
 
-        That is "eval_loss" or, of several eval_datasets, the loss metric_for_best_model names.
+        That is "eval_loss" or, with several eval_datasets, the loss named in metric_for_best_model.
         """
         metrics: dict[str, float] = super().evaluate(*args, **options)  # type: ignore[misc]
         named = self.args.metric_for_best_model or ""
@@ -303,8 +302,8 @@ class SelectionMixin:
             save_tensors(path, state)
         except RunError as problem:
             raise RunError(
-                f"{path} could not be written ({problem.__cause__}); make room or choose another "
-                "output_dir, and resume from the last whole checkpoint."
+                f"{path} could not be written ({problem.__cause__}); free some space or choose "
+                "another output_dir, and resume from the last complete checkpoint."
             ) from problem
 
     def _load_optimizer_and_scheduler(self: Any, checkpoint: str | None) -> None:
@@ -314,8 +313,8 @@ class SelectionMixin:
         path = Path(checkpoint) / _FILE
         if not path.is_file():
             raise RunError(
-                f"{checkpoint} has no {_FILE}, so the selector cannot go on from there; resume "
-                "from a checkpoint that SelectionTrainer saved (without save_only_model)."
+                f"{checkpoint} has no {_FILE}, so the selector cannot resume from it; use a "
+                "checkpoint that SelectionTrainer saved (without save_only_model)."
             )
         try:
             state = load_tensors(path, "a selector's state")
@@ -332,7 +331,7 @@ class SelectionMixin:
             self.batches.skipped = self._skipped(Path(checkpoint), state["progress"]["position"])
 
     def _skipped(self: Any, checkpoint: Path, position: int) -> int:
-        """How many batches of the epoch the Trainer will skip: those the selector has trained."""
+        """How many batches of the epoch the Trainer must skip: those already trained."""
         file, accumulated = checkpoint / "trainer_state.json", self.args.gradient_accumulation_steps
         saved = TrainerState.load_from_json(str(file)) if file.is_file() else TrainerState()
         batches, steps = len(self.batches), saved.global_step
@@ -343,8 +342,8 @@ class SelectionMixin:
             raise UserError(
                 f"The Trainer would skip {skipped} batches of the epoch, by the {steps} steps of "
                 f"{checkpoint}, but the selector has trained {position} of them; resume with the "
-                "arguments of that training or, where it began or left an epoch in the middle, "
-                "with ignore_data_skip=True: the selector goes on by itself."
+                "arguments of that training or, if it began or left an epoch in the middle, "
+                "with ignore_data_skip=True: the selector finds its place itself."
             )
         return skipped
 
@@ -357,7 +356,7 @@ class SelectionTrainer(SelectionMixin, Trainer):
 
 
 class _Replayed(DistributedSelector):
-    """A resumed Trainer skips the epoch's batches it has trained; a selector no longer has them."""
+    """A resumed Trainer skips the epoch's trained batches; the selector no longer has them."""
 
     skipped = 0
 
@@ -369,7 +368,7 @@ class _Replayed(DistributedSelector):
 
 
 class _Numbered(IndexedDataset):
-    """Rows behind their numbers, as the Trainer's collator wants them: tuples are not spread."""
+    """Rows with their indices, in the form that the Trainer's collator needs."""
 
     @staticmethod
     def _row(index: int, item: Any) -> tuple[Any, ...]:
@@ -377,7 +376,7 @@ class _Numbered(IndexedDataset):
 
 
 class _Collate:
-    """The Trainer's collator, and the rows' numbers as plain ints, which stay on the host."""
+    """The Trainer's collator, plus the row indices as plain ints, which stay on the host."""
 
     def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
         self.collate = collate
@@ -389,9 +388,9 @@ class _Collate:
 
 
 def _refuse_other_labels(selector: Selector, rows: list[int], labels: Any) -> None:
-    """A dataset in another order than the selector's labels trains all the same, only not so well.
+    """Refuse a dataset in another order than the selector's labels, which would train badly.
 
-    Labels that a collator smoothed, mixed or masked are neither 0 nor 1, and say nothing.
+    Labels that a collator smoothed, mixed or masked are neither 0 nor 1, and are not compared.
     """
     if not isinstance(labels, Tensor) or labels.shape != (len(rows), selector.q):
         return
@@ -400,9 +399,9 @@ def _refuse_other_labels(selector: Selector, rows: list[int], labels: Any) -> No
     if other.any():
         place, label = other.nonzero()[0].tolist()
         raise UserError(
-            f"Row {rows[place]} of train_dataset has other labels than the selector knows (label "
+            f"Row {rows[place]} of train_dataset has other labels than the selector (label "
             f"{label} is {int(given[place, label])}, not {int(known[place, label])}); make the "
-            "selector from the dataset's own labels, in its order."
+            "selector from the labels of this dataset, in its order."
         )
 
 
@@ -412,7 +411,7 @@ def _logits(outputs: Any) -> Tensor:
         logits = outputs[1]
     if not isinstance(logits, Tensor):
         raise UserError(
-            f"The model's output ({type(outputs).__name__}) has no logits; a selector needs those "
-            "of every batch, of shape [rows, labels]."
+            f"The model's output ({type(outputs).__name__}) has no logits; return those of every "
+            "batch, of shape [rows, labels]."
         )
     return logits

@@ -24,7 +24,7 @@ class AdaBoundary(Selector):
     Parameters
     ----------
     pressure : float, optional
-        s0: how much likelier a row on the boundary is than one as far from it as can be; 100.
+        s0: how much likelier a row on the boundary is than a row as far from it as possible; 100.
     """
 
     name: ClassVar[str] = "ada_boundary"
@@ -51,7 +51,7 @@ class AdaBoundary(Selector):
         return Memory(distance=torch.zeros(self.kept.count, dtype=torch.float64))
 
     def update(self, index: Tensor, probs: Tensor) -> None:
-        # of the two outcomes p and 1 - p the standard deviation, which is the original's distance
+        # the standard deviation of the outcomes p and 1 - p: the original's distance
         distance = (probs - 0.5).abs_().sum(dim=1, dtype=torch.float64)
         self.memory.distance.index_copy_(0, index, distance)
 

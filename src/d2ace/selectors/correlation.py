@@ -14,8 +14,8 @@ from ._engine.kept_rows import KeptRows
 from .scores import Positives, row_blocks
 
 BINS = 5  # equal bins of uncertainty on [0, 1] for mutual information
-JOINT = 1 << 23  # numbers of a table of joint counts: 64 MiB, all of it for up to 579 labels
-_ONE_HOT = 1 << 22  # numbers of G multiplied at once
+JOINT = 1 << 23  # entries of a joint-count table: 64 MiB; up to 579 labels fit at once
+_ONE_HOT = 1 << 22  # entries of G multiplied at once
 _STRIPE = 256  # columns of G that a product takes on its left
 _EMPTY = 1e-12  # a column of M with a norm below this has no direction
 
@@ -36,11 +36,10 @@ def gathered_sums(table: Tensor, place: Tensor, starts: Tensor) -> Tensor:
 class LocalCorrelation:
     """phi_i = sum_j M_ij (Z C)_ij, with M = Y * A and C the cosines between columns of M.
 
-    Y and Z never change, so the products that occur are listed once: pairs of positives in one
-    row (for C), and pairs of a positive with a label of Z (for Z C). An epoch gathers and sums
-    them. A list that would take more than two bytes a pair of the matrix is not made; then blocks
-    of the matrices are multiplied instead (``listed`` decides otherwise). All routes give the
-    same numbers.
+    Y and Z never change, so their nonzero products are listed once: pairs of positives in one
+    row (for C), and pairs of a positive with a label of Z (for Z C). Each epoch gathers and sums
+    them. If a list would take more than two bytes per entry of the matrix, blocks of the matrices
+    are multiplied instead (``listed`` overrides this). Both routes give the same numbers.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class LocalCorrelation:
         return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(self.device)
 
     def _compact(self, *arrays: Any) -> tuple[Tensor, ...]:
-        """int32 where every value allows it: half the bytes an epoch reads."""
+        """int32 if every value fits, which halves the bytes that an epoch reads."""
         largest = max((int(array.max()) for array in arrays if array.size), default=0)
         dtype = np.int32 if largest < 2**31 else np.int64
         return tuple(torch.from_numpy(a.astype(dtype)).to(self.device) for a in arrays)

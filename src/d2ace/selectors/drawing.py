@@ -1,8 +1,8 @@
-"""Batches of row numbers for one epoch, as a pure function of (seed, epoch, probabilities).
+"""Batches of row indices for one epoch, as a pure function of (seed, epoch, probabilities).
 
-Blocks of batches are drawn together from generators of their own, so that an epoch can be
-continued at any batch without drawing what came before. Everything runs on the host in float64:
-the row axis has no limit, and nothing depends on the device or the number of loader workers.
+Blocks of batches are drawn together, each block from its own generator, so that an epoch can
+resume at any batch without drawing the batches before it. Everything runs on the host in float64:
+the number of rows has no limit, and nothing depends on the device or the number of loader workers.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-_BLOCK = 1 << 16  # draws a block
-_ROUNDS = 20  # fruitless rounds of redrawing before the rest is drawn in another way
-_LEAST = 1e-290  # probabilities below it are taken for it, as 1/P would be infinite
-MANY = 1 << 15  # rows, from which on a key for each of them in each batch would take long
+_BLOCK = 1 << 16  # draws per block
+_ROUNDS = 20  # failed rounds of redrawing before the rest is drawn in another way
+_LEAST = 1e-290  # smaller probabilities are raised to it, as 1/P would overflow
+MANY = 1 << 15  # with more rows, one key per row and batch would be slow
 
 Array = np.ndarray[Any, Any]
 
@@ -27,27 +27,27 @@ def generator(*key: int) -> np.random.Generator:
 
 
 def batch_sizes(rows: int, batch_size: int, *, full: bool = False) -> list[int]:
-    """ceil(m/b) sizes that sum to m rows (the last one short), or all min(b, m) with ``full``."""
+    """ceil(m/b) batch sizes that sum to m, the last one short; all min(b, m) with ``full``."""
     count = -(-rows // batch_size)
     last = rows - (count - 1) * batch_size
     return [min(batch_size, rows)] * (count - 1) + [min(batch_size, rows) if full else last]
 
 
 def shuffled(n: int, sizes: list[int], key: tuple[int, ...], start: int) -> Iterator[list[int]]:
-    """A fresh permutation, or its first rows, cut into batches, from batch ``start`` on."""
+    """A fresh permutation, or its first rows, cut into batches, from batch ``start``."""
     order = generator(*key).permutation(n)
     return cut(order, sizes, start)
 
 
 def in_order(n: int, sizes: list[int], key: tuple[int, ...], start: int) -> Iterator[list[int]]:
-    """Rows 0..n-1 as they stand (the authors' code does not shuffle), or a sample of them."""
+    """Rows 0..n-1 in stored order (the authors' code does not shuffle), or a sample of them."""
     m = sum(sizes)
     rows = np.arange(n) if m == n else np.sort(generator(*key).permutation(n)[:m])
     return cut(rows, sizes, start)
 
 
 def cut(order: Array, sizes: list[int], start: int) -> Iterator[list[int]]:
-    """Rows in their order as batches, from batch ``start`` on."""
+    """Rows in stored order as batches, from batch ``start``."""
     position = sum(sizes[:start])
     for size in sizes[start:]:
         yield order[position : position + size].tolist()
@@ -62,7 +62,7 @@ def weighted(
     *,
     replacement: bool = False,
 ) -> Iterator[list[int]]:
-    """Batches drawn from P, from batch ``start`` on; no row twice in one unless ``replacement``."""
+    """Batches drawn from P, from batch ``start``; rows repeat in one only with ``replacement``."""
     p = probabilities.cpu().numpy()
     batch_size = sizes[0]
     by_keys = not replacement and 2 * batch_size > p.size
@@ -120,7 +120,7 @@ def _complete(
         if kept.size == size:
             return kept
         kept = _redrawn(kept, size, cumulative, source)
-    if kept.size < size:  # the mass sits on a few rows
+    if kept.size < size:  # few rows hold most of the probability
         kept = np.concatenate([kept, rest.draw(kept, size - kept.size, source)])
     return kept
 
@@ -131,7 +131,7 @@ def _redrawn(kept: Array, size: int, cumulative: Array, source: np.random.Genera
 
 
 class _Keys:
-    """More rows for a batch, each further one in proportion to P among those that are left."""
+    """More rows for a batch, each in proportion to P among the rows that are left."""
 
     rounds = _ROUNDS
 
@@ -146,11 +146,11 @@ class _Keys:
 
 
 class _Arrivals(_Keys):
-    """The same for many rows, in time that does not grow with them.
+    """The same for many rows, in time that does not grow with their number.
 
-    Rows that arrive at rate P_i each come first at a time which is an exponential key e_i / P_i.
-    The heaviest rows, fewer than b, get their keys one by one. All others share a stream of
-    arrivals, in which the heaviest, drawn again and again, no longer hide them.
+    If row i arrives at rate P_i, its first arrival is an exponential key e_i / P_i. The heaviest
+    rows, fewer than b, get a key each. All other rows share a stream of arrivals, where the
+    heaviest rows, drawn again and again, no longer crowd them out.
     """
 
     rounds = 2
@@ -161,7 +161,7 @@ class _Arrivals(_Keys):
         self._light: Array | None = None
 
     def draw(self, kept: Array, count: int, source: np.random.Generator) -> Array:
-        if self._light is None:  # few distributions are so uneven that it is needed
+        if self._light is None:  # only very uneven distributions need it
             place = self.p.size - self._batch_size
             self._heavy = np.flatnonzero(self.p > np.partition(self.p, place)[place])
             light = self.p.copy()
@@ -181,7 +181,7 @@ class _Arrivals(_Keys):
             if rows.size >= count:
                 order = np.argsort(np.concatenate([keys, times]), kind="stable")[:count]
                 return np.concatenate([heavy, rows])[order]
-        return super().draw(kept, count, source)  # the others are as uneven
+        return super().draw(kept, count, source)  # the other rows are as uneven
 
 
 def _first_occurrences(rows: Array) -> Array:
@@ -190,7 +190,7 @@ def _first_occurrences(rows: Array) -> Array:
 
 
 def exponential_keys(p: Array, source: np.random.Generator) -> Array:
-    """e_i / P_i, in whose order rows come by successive sampling; finite, however small P_i."""
+    """e_i / P_i, which sort rows as successive sampling does; finite, however small P_i."""
     keys: Array = source.standard_exponential(p.size) / np.maximum(p, _LEAST)
     return keys
 

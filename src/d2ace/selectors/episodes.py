@@ -1,7 +1,7 @@
-"""The episodes of DIHCL's public code: at each, fewer rows and a flatter softmax.
+"""The episodes of DIHCL's public code: each has fewer rows and a flatter softmax.
 
-The source trains 300 epochs: 5 to warm up, then ten episodes that end with the epochs below. Here
-they share out the selective epochs T_w + 1 .. T in the same proportions.
+The source trains 300 epochs: 5 of warm-up, then ten episodes that end with the epochs below. Here
+the episodes divide the selective epochs T_w + 1 .. T in the same proportions.
 """
 
 from __future__ import annotations
@@ -27,5 +27,5 @@ def subset_size(n: int, episode: int) -> int:
 
 
 def inverse_temperature(episode: int) -> float:
-    """20 times 0.8 an episode, at least 1: 16 in the first one that selects."""
+    """20 times 0.8 to the power of the episode, at least 1: 16 in the first one that selects."""
     return max(_INVERSE_TEMPERATURE * _FLATTER**episode, 1.0)

@@ -1,4 +1,4 @@
-"""Methods by name, one's own too."""
+"""Methods by name, your own included."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from d2ace._util.own_class import Family
 from .base import Selector
 
 SELECTORS: dict[str, type[Selector]] = {}
-"""The methods by name; the registry fills it, so that a method may look for another one."""
+"""The methods by name; the registry fills it, so that a method can find another one."""
 
 SELECTOR_FAMILY = Family("selector", Selector, "d2ace.Selector", SELECTORS)
 
@@ -21,7 +21,7 @@ def make_selector(
 ) -> Selector:
     """The selector called ``name``, with its options.
 
-    ``name`` is a key of ``SELECTORS``, or says where a class of one's own is:
+    ``name`` is a key of ``SELECTORS``, or the place of your own class:
     ``"package.module:Class"`` or ``"path/to/file.py:Class"``.
     """
     method = find_selector(name)

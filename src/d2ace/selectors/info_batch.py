@@ -1,4 +1,4 @@
-"""InfoBatch: leave out a share of the instances with a low loss, and weigh the rest of these up."""
+"""InfoBatch: leave out a share of the instances with a low loss, and scale up the others' loss."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class InfoBatch(Selector):
     """Each epoch has all rows of at least the mean loss, and a random share of the others.
 
-    Multiply the loss by :meth:`loss_weight`: rows drawn from those below the mean stand for the
-    ones left out. Epochs are shorter than n rows; the last ones are full.
+    Multiply the loss by :meth:`loss_weight`: the drawn rows below the mean also count for the ones
+    left out. Epochs are shorter than n rows; the last ones are full.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class InfoBatch(Selector):
         self._refuse_common(common)
 
     def _refuse_common(self, given: CommonOptions) -> None:
-        """Raise for common options that would undo what this method decides."""
+        """Raise for common options that conflict with this method."""
         full = all(super(InfoBatch, self).epoch_rows(t) == self.n for t in (1, self.epochs))
         fits = {
             "draw": self.draw == "epoch",
@@ -65,8 +65,8 @@ class InfoBatch(Selector):
         for option, fine in fits.items():
             if not fine:
                 raise ValueError(
-                    f"{option}={given.get(option)!r} is not possible for InfoBatch, which decides "
-                    "itself which rows an epoch has and what they weigh; leave it out."
+                    f"{option}={given.get(option)!r} is not possible for InfoBatch, which chooses "
+                    "the rows of an epoch and their weights; leave it out."
                 )
 
     def make_memory(self) -> LastLoss:
@@ -84,10 +84,10 @@ class InfoBatch(Selector):
     def _easy(self) -> tuple[Tensor, int, int]:
         """Which rows are below the mean loss [n], how many they are, and how many of them stay."""
         loss = self.instance_weights()["loss"]
-        easy = loss < loss.mean() * (1.0 - probability.GUARD)  # none, where all are equal
+        easy = loss < loss.mean() * (1.0 - probability.GUARD)  # none if all are equal
         count = int(easy.sum())
         kept = math.floor((1.0 - self.prune_ratio) * count + probability.GUARD)
-        return easy, count, min(max(kept, 1), count)  # no row is without a chance
+        return easy, count, min(max(kept, 1), count)  # every row keeps a chance
 
     def epoch_rows(self, epoch: int) -> int:
         if not self.selects(epoch):
@@ -106,7 +106,7 @@ class InfoBatch(Selector):
         return self.selects(epoch)
 
     def pair_weights(self, rows: Tensor, epoch: int) -> Tensor:
-        """1/(1 - r) of rows that the epoch might have left out, 1 of the others."""
+        """1/(1 - r) for rows that the epoch might have left out, 1 for the others."""
         uniform = 1.0 + probability.GUARD  # 1/(n P) is above 1 for rows less likely than 1/n
         importance = super().pair_weights(rows, epoch)
         return torch.where(importance > uniform, 1.0 / (1.0 - self.prune_ratio), 1.0)

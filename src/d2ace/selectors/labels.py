@@ -1,4 +1,4 @@
-"""Label weights: which labels deserve attention now, and how imbalanced they are."""
+"""Label weights: how uncertain the labels are, and how imbalanced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .scores import row_blocks
 def column_moments(matrix: Tensor, kept: KeptRows | None = None) -> tuple[Tensor, Tensor]:
     """Mean and population standard deviation of every column, float64.
 
-    Two-pass inside each block of rows, blocks merged in float64: never the root of a negative.
+    Two passes inside each block of rows, blocks merged in float64: the variance is never negative.
     """
     kept = kept or KeptRows(len(matrix))
     n, q = kept.n, matrix.shape[1]
@@ -58,8 +58,8 @@ def imbalance_ratio(labels: sp.csr_array) -> np.ndarray:
 def local_imbalance(labels: sp.csr_array, neighbors: Tensor) -> np.ndarray:
     """Hard-Imb's static weights W_i = 1 + sum_j B'_ij / sum_k B'_kj: float64 [n].
 
-    B'_ij is the share of neighbours that lack j, for minority labels j that i has; a share of 0
-    is safe and a share of 1 is noise, and neither counts. Never a dense [n, q] matrix.
+    B'_ij is the share of neighbours that lack j, for minority labels j that i has. A share of 0
+    is safe and a share of 1 is noise; neither counts. It needs no dense [n, q] matrix.
     """
     n = labels.shape[0]
     ratio = imbalance_ratio(labels)
@@ -67,7 +67,7 @@ def local_imbalance(labels: sp.csr_array, neighbors: Tensor) -> np.ndarray:
     k = neighbors.shape[1]
     if k == 0 or np.isnan(ratio).all():
         return weights
-    minority = ratio > np.nanmean(ratio)  # NaN compares false: an empty label is no minority
+    minority = ratio > np.nanmean(ratio)  # False for NaN: an empty label is not a minority label
     rows = np.repeat(np.arange(n), np.diff(labels.indptr))
     chosen = minority[labels.indices]
     rows, columns = rows[chosen], labels.indices[chosen]

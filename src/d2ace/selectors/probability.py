@@ -1,4 +1,4 @@
-"""From instance weights to sampling probabilities, and the schedules that steer them."""
+"""From instance weights to sampling probabilities, and their schedules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-_FLAT = 1e-12  # a spread of weights below this is no spread at all
+_FLAT = 1e-12  # weights that differ by less count as equal
 _ROUNDING = 16  # units in the last place of the largest weight; sums over labels lose up to four
 GUARD = 1e-9  # keeps exact multiples of 1/n in their own bin despite rounding
 
@@ -18,10 +18,10 @@ def uniform(n: int, device: torch.device | str | None = None) -> Tensor:
 
 
 def level(weights: Tensor, precision: torch.dtype) -> Tensor:
-    """The weights, or all of them the least one where ``precision`` explains their spread.
+    """The weights, or the least one for all rows if ``precision`` explains their spread.
 
-    Identical rows differ in the last bits, by where they stand in a batch or a matrix product;
-    min-max would stretch such a difference to full pressure.
+    Identical rows can differ in the last bits, depending on their place in a batch or a matrix
+    product; min-max would stretch such a difference to full pressure.
     """
     low, high = weights.aminmax()
     noise = _ROUNDING * torch.finfo(precision).eps * torch.maximum(-low, high)
@@ -43,7 +43,7 @@ def quantisation_index(weights: Tensor) -> Tensor:
 
 
 def steps_below_one(weights: Tensor) -> Tensor:
-    """Q_i = ceil((1 - w_i) n) in 0..n, of weights in [0, 1] taken as they are."""
+    """Q_i = ceil((1 - w_i) n) in 0..n, for weights already in [0, 1]."""
     n = weights.numel()
     return torch.ceil((1.0 - weights) * n - GUARD).clamp_(0, n)
 
@@ -56,7 +56,7 @@ def rank(weights: Tensor) -> Tensor:
 
 
 def quantised(weights: Tensor, pressure: float) -> Tensor:
-    """P_i proportional to s^(-Q_i/n): larger weights never have the smaller probability."""
+    """P_i proportional to s^(-Q_i/n): a larger weight never has a smaller probability."""
     return quantised_probability(quantisation_index(weights), pressure)
 
 

@@ -9,9 +9,9 @@ from .base import Selector
 
 
 class Random(Selector):
-    """Uniform shuffles without replacement: what a plain ``shuffle=True`` loader does.
+    """Uniform shuffles without replacement, as a loader with ``shuffle=True`` does.
 
-    ``preset="reference"`` keeps the stored order, as the authors' comparison notebook does.
+    ``preset="reference"`` keeps the stored order, as in the authors' comparison notebook.
     """
 
     name: ClassVar[str] = "random"

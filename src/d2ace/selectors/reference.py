@@ -1,7 +1,7 @@
-"""What the authors' public code does otherwise than their papers print: ``preset="reference"``.
+"""Where the authors' public code differs from their papers: ``preset="reference"``.
 
-Schedules, constants and quirks of all methods are here; docs/explanation/paper-vs-code.md tells where each was
-found. A method names its :class:`Reference` and calls the functions below.
+Schedules, constants and quirks of all methods are here; docs/explanation/paper-vs-code.md says where
+each was found. A method sets its :class:`Reference` and calls the functions below.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .correlation import BINS, LocalCorrelation, segment_sums
 from .probability import GUARD, normalise, quantised_probability
 
 MIX_EPOCHS = (10.0, 70.0)
-"""Between which epochs D2ACE's code moves from uncertainty to hardness."""
+"""The epochs between which D2ACE's code moves from uncertainty to hardness."""
 
 HARD_IMB_WARMUP = 3
 
@@ -27,14 +27,14 @@ _LEAST = 1e-300
 
 @dataclass(frozen=True)
 class Reference:
-    """A method as its authors' code has it; the defaults are what the paper prints."""
+    """How the authors' code differs for a method; the defaults follow the paper."""
 
     pressure: float = 100.0
     """s0."""
     schedule: Callable[[float, int, int], float] | None = None
-    """s(t) from s0, the epoch and the number of epochs; None: as the paper prints it."""
+    """s(t) from s0, the epoch and the number of epochs; None: as in the paper."""
     stored_order: bool = False
-    """Whether warm-up goes through the rows in their stored order."""
+    """Whether warm-up visits the rows in stored order."""
     full_batches: bool = False
     """Whether the last batch of a selective epoch has b rows too."""
 

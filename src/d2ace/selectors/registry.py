@@ -1,7 +1,7 @@
-"""The methods of the library: a line for each, in the order in which lists and tables show them.
+"""The methods of the library: one line each, in the order of all lists and tables.
 
-``d2ace`` and ``d2ace.selectors`` take everything public from here, and whatever else lists the
-methods asks ``SELECTORS``.
+``d2ace`` and ``d2ace.selectors`` import everything public from here; everything else that lists
+the methods reads ``SELECTORS``.
 """
 
 from .base import Selector as _Selector

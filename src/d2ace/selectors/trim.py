@@ -1,4 +1,4 @@
-"""Trim: weigh down the pairs of row and label that the trained model keeps contradicting."""
+"""Trim: give less weight to (row, label) pairs that the trained model keeps contradicting."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from .trimming import has_risen, label_blocks, worst_pairs
 
 
 class Trim(Selector):
-    """Loss weights for pairs: less where predictions contradict a label longest, once learnt.
+    """Loss weights for pairs: less weight for labels that the predictions contradict most.
 
-    Multiply the loss by :meth:`loss_weight`, or take :meth:`loss`. Tell the mean validation loss
-    once an epoch (:meth:`validated`): Trim starts when it has risen. Until then a run is that of
-    the method whose batches are drawn, bit for bit.
+    Multiply the loss by :meth:`loss_weight`, or use :meth:`loss`. Call :meth:`validated` with the
+    mean validation loss once per epoch: Trim starts after that loss has risen. Until then, the run
+    is the same, bit for bit, as with the method that draws the batches.
 
     Parameters
     ----------
     share : float
-        Of the positives of every label, how many are weighed down.
+        Share of every label's positives that get less weight.
     weight : float
-        Their loss weight; 1 for all other pairs.
+        Their loss weight; all other pairs have 1.
     rise : float
-        By which share the validation loss must rise above its minimum before Trim starts.
+        How far the validation loss must rise above its minimum, as a share of it, before Trim
+        starts.
     start : int, optional
-        The first epoch that is trimmed, in place of the validation loss.
+        First epoch to trim; the validation loss is then ignored.
     rows : str or Selector class
-        The method that draws the batches; give its options beside Trim's. "random" reshuffles.
+        The method that draws the batches; pass its options together with Trim's. "random"
+        reshuffles.
     """
 
     name: ClassVar[str] = "trim"
@@ -44,7 +46,7 @@ class Trim(Selector):
     uses_features: ClassVar[bool] = False
 
     def __new__(cls, *_: Any, rows: str | type[Selector] = "random", **__: Any) -> Trim:
-        """A Trim that is also a selector of the kind ``rows``, and overrides its loss weights."""
+        """A Trim that is also a selector of the class ``rows``, and overrides its loss weights."""
         return _blank(cls, _method(rows))
 
     def __init__(
@@ -60,7 +62,7 @@ class Trim(Selector):
         **options: Any,
     ) -> None:
         if isinstance(self, Random):
-            options.setdefault("warmup", 0)  # it draws no other rows then: the trigger is enough
+            options.setdefault("warmup", 0)  # the rows stay the same: the trigger is enough
         super().__init__(labels, features, **options)
         self.share = inputs.real_number("share", share, 0.0, 1.0)
         self.weight = inputs.real_number("weight", weight, 0.0)
@@ -68,8 +70,8 @@ class Trim(Selector):
         self.start = None if start is None else inputs.whole_number("start", start, 1)
         if self.start is not None and self.start <= self.warmup:
             raise ValueError(
-                f"start={start} lies within the warm-up (warmup={self.warmup}), in which no loss "
-                "is weighed; give a later start, or less warmup."
+                f"start={start} lies within the warm-up (warmup={self.warmup}), when no loss is "
+                "weighted; choose a later start or a shorter warmup."
             )
         self.rows = rows if isinstance(rows, str) else rows.name or rows.__name__
         self._least_loss = math.inf
@@ -79,27 +81,27 @@ class Trim(Selector):
 
     @property
     def first_trimmed_epoch(self) -> int | None:
-        """The epoch from which on pairs are weighed down; None while that is not decided."""
+        """The first epoch in which pairs get less weight; None while it is not decided."""
         return max(self._first_epoch, self.warmup + 1) if self._first_epoch else None
 
     def trims(self, epoch: int) -> bool:
-        """Whether pairs are weighed down in an epoch."""
+        """Whether pairs get less weight in an epoch."""
         first = self.first_trimmed_epoch
         return first is not None and epoch >= first
 
     def validated(self, loss: Any) -> None:
-        """Tell the mean validation loss of the model as it is, as a rule once an epoch.
+        """Report the mean validation loss of the current model, usually once per epoch.
 
-        Trimming starts with the next epoch when a loss has risen above the least one so far, and
-        stays. Of several losses within an epoch, each counts.
+        Trimming starts with the epoch after a loss that has risen above the smallest so far, and
+        continues to the end. If you report several losses within an epoch, each counts.
         """
         value = inputs.scalar_loss(loss)
         if not math.isfinite(value):
             if self.on_invalid == "skip":
                 return
             raise ValueError(
-                f"The validation loss is {value}, but Trim compares finite ones; lower the "
-                "learning rate, or make the selector with on_invalid='skip' to pass over it."
+                f"The validation loss is {value}, but Trim needs a finite one; lower the learning "
+                "rate, or make the selector with on_invalid='skip' to skip it."
             )
         self._keep_initial()
         if not self._first_epoch and has_risen(value, self._least_loss, self.rise):
@@ -122,7 +124,7 @@ class Trim(Selector):
         super().update(index, probs)
 
     def _last_known(self, index: Tensor, probs: Tensor) -> Tensor:
-        """For a method without a memory of its own, an invalid prediction leaves the mean alone."""
+        """For a method without its own history, an invalid prediction does not change the mean."""
         plain = type(self.memory) is Memory
         return self._pairs.last_known(index, probs) if plain else super()._last_known(index, probs)
 
@@ -139,7 +141,7 @@ class Trim(Selector):
             self._choose()
 
     def _choose(self) -> None:
-        """Mark the pairs to weigh down, of the rows observed so far."""
+        """Mark the pairs to give less weight, among the rows observed so far."""
         pairs = self._pairs
         seen = pairs.visits.nonzero().squeeze(1)
         rows = slice(None) if len(seen) == self.n else seen
@@ -185,7 +187,7 @@ def _method(rows: Any) -> type[Selector]:
     method = rows if isinstance(rows, type) and issubclass(rows, Selector) else find_selector(rows)
     if issubclass(method, Trim):
         raise ValueError(
-            f"rows={rows!r} is Trim itself, which draws no batches; name the method that does."
+            f"rows={rows!r} is Trim itself, which draws no batches; name a method that does."
         )
     return method
 
@@ -194,7 +196,7 @@ _JOINED: dict[tuple[type[Trim], type[Selector]], type[Trim]] = {}
 
 
 def _joined(cls: type[Trim], method: type[Selector]) -> type[Trim]:
-    """Trim's loss weights on top of a method: what Trim leaves alone is the method's."""
+    """Trim's loss weights on top of a method, which does everything else."""
     if (cls, method) not in _JOINED:
         learns = method.update is not Selector.update
         names = {

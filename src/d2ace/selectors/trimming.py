@@ -1,6 +1,6 @@
 """Which (row, label) pairs to trust less: per label, the pairs that training predicts worst.
 
-The form of Trim is here: :func:`has_risen` says when it starts, :func:`worst_pairs` whom it takes.
+This defines Trim: :func:`has_risen` says when it starts, :func:`worst_pairs` which pairs it takes.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from torch import Tensor
 from .probability import GUARD
 
 _PAIRS = 1 << 18  # pairs compared together: bounds memory, however many labels there are
-_SMALLEST = 2.0**-24  # below it, scores are not told apart before they are sorted
+_SMALLEST = 2.0**-24  # below it, scores are not distinguished before sorting
 _HALVINGS = 6  # of the factor between the smallest score and 1; leaves one of 1.3
 _CLEARLY = 1.001  # beyond the rounding of a sum in single precision
 
 
 def has_risen(loss: float, least: float, rise: float) -> bool:
-    """Whether a validation loss lies more than the share ``rise`` above the least one so far."""
+    """Whether a validation loss exceeds the smallest so far by more than the share ``rise``."""
     return loss > (1.0 + rise) * least
 
 
 def worst_pairs(score: Tensor, labels: Tensor, share: float) -> Tensor:
-    """The pairs [n, c] to weigh down, of scores in [0, 1] and boolean labels [n, c], by label.
+    """The pairs [n, c] to give less weight, from scores in [0, 1] and boolean labels [n, c].
 
-    Positives: the share of them with the largest scores, rounded down. Negatives: those with the
-    largest scores, as many as sum up to no more than the chosen positives do. Of equal scores the
-    one in the first row comes first. A label of one class has none.
+    Each label is treated alone. Positives: the share of them with the largest scores, rounded down.
+    Negatives: those with the largest scores, as many as sum to no more than the chosen positives.
+    Of equal scores, the earlier row comes first. A label of one class has none.
     """
     score, positive = score.T.contiguous(), labels.T.contiguous()
     count = positive.sum(dim=1, keepdim=True)
@@ -47,9 +47,9 @@ def worst_pairs(score: Tensor, labels: Tensor, share: float) -> Tensor:
 
 
 def _floor(score: Tensor, budget: Tensor) -> Tensor:
-    """Per label a score from which on the sum exceeds the budget, near the largest: [c, 1].
+    """Per label, a score where the sum from the largest down exceeds the budget: [c, 1].
 
-    It spares sorting the small scores, which are most; those that fit are all above it.
+    Most scores are smaller and need no sorting; all scores that fit are larger.
     """
     floor, factor = torch.zeros_like(budget), _SMALLEST**-0.5
     for _ in range(_HALVINGS):
@@ -61,8 +61,8 @@ def _floor(score: Tensor, budget: Tensor) -> Tensor:
 
 
 def _descending(score: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The marked scores of each label, largest first, and their rows: [c, m] with -1 behind."""
-    label, row = mask.nonzero(as_tuple=True)  # rows of a label in their order
+    """The marked scores of each label, largest first, and their rows: [c, m], padded with -1."""
+    label, row = mask.nonzero(as_tuple=True)  # rows of a label in order
     count = mask.sum(dim=1)
     first = count.cumsum(dim=0) - count
     place = torch.arange(len(label), device=label.device) - first[label]
@@ -79,7 +79,7 @@ def _mark(chosen: Tensor, rows: Tensor, taken: Tensor) -> None:
 
 
 def label_blocks(labels: sp.csr_array) -> Iterator[tuple[slice, Tensor]]:
-    """Columns of Y a few at a time: which ones, and their values as booleans [n, c]."""
+    """A few columns of Y at a time: their indices, and their values as booleans [n, c]."""
     n, q = labels.shape
     columns, width = labels.tocsc(), max(1, _PAIRS // n)
     for first in range(0, q, width):

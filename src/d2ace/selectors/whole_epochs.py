@@ -15,22 +15,22 @@ from torch import Tensor
 from .drawing import Array, cut, exponential_keys, generator
 from .probability import GUARD
 
-_DEALS = 64  # random orders in which batches are served; more would only take longer
+_DEALS = 64  # random orders of the batches; more would only take longer
 
 
 def systematic(
     probabilities: Tensor, sizes: list[int], key: tuple[int, ...], start: int = 0
 ) -> Iterator[list[int]]:
-    """Row i floor(m P_i) or ceil(m P_i) times among m draws, m P_i times in the mean.
+    """Row i floor(m P_i) or ceil(m P_i) times among m draws, m P_i times on average.
 
-    No row comes twice in a batch, so none has more copies than there are batches; what is above
-    goes to the others in proportion to P.
+    No row comes twice in a batch, so no row has more copies than there are batches; the excess goes
+    to the other rows in proportion to P.
     """
     source = generator(*key)
     expected = expected_copies(probabilities.cpu().numpy(), sizes)
     order = source.permutation(expected.size)
-    # Rows that may be in every batch stand together, so that of their last copies no more than
-    # expected are drawn: the last batch, which may be short, holds so many.
+    # Rows that may be in every batch come first, so that no more of their last copies than expected
+    # are drawn: the last batch, which may be short, holds that many.
     order = _first(order, expected[order] > len(sizes) - 1)
     copies = _copies(expected[order], sum(sizes), source)
     everywhere = copies == len(sizes)
@@ -52,9 +52,9 @@ def once(
 
 
 def expected_copies(p: Array, sizes: list[int]) -> Array:
-    """How often each row comes in the mean: m P_i, where no batch would hold a row twice.
+    """How often each row comes on average: m P_i, if no batch would hold a row twice.
 
-    Else what the full batches and the short last one hold, each by itself.
+    Otherwise, the sum of what the full batches and the short last one hold.
     """
     full, last = len(sizes) - 1, sizes[-1]
     if p.max() * sizes[0] <= p.sum():
@@ -66,7 +66,7 @@ def expected_copies(p: Array, sizes: list[int]) -> Array:
 
 def _capped(p: Array, m: int, cap: int) -> Array:
     """min(cap, c P_i), with the c for which these sum to m."""
-    most = m // cap  # rows at the cap, of which there cannot be more
+    most = m // cap  # there cannot be more rows at the cap
     ordered = np.partition(p, p.size - most)
     heaviest = np.sort(ordered[p.size - most :])[::-1]
     lighter = ordered[: p.size - most].sum()
@@ -78,12 +78,12 @@ def _capped(p: Array, m: int, cap: int) -> Array:
 
 
 def _first(values: Array, chosen: Array) -> Array:
-    """``values`` with the chosen ones in front, else in their order."""
+    """``values`` with the chosen ones first, otherwise in order."""
     return np.concatenate([values[chosen], values[~chosen]])
 
 
 def _copies(expected: Array, m: int, source: np.random.Generator) -> Array:
-    """Whole copies, and one more for each row in whose fractional part a point u + k falls."""
+    """Whole copies, and one more for each row whose fractional part contains a point u + k."""
     whole = np.floor(expected + GUARD)
     points = m - whole.sum()
     if points:
@@ -94,13 +94,12 @@ def _copies(expected: Array, m: int, source: np.random.Generator) -> Array:
 
 
 def _dealt(rows: Array, sizes: list[int], source: np.random.Generator) -> Array:
-    """Batches [k, b] of ``rows``, in which copies stand together; no batch holds a row twice.
+    """Batches [k, b] of ``rows``, where copies of a row are adjacent; no batch holds a row twice.
 
     Rows are dealt in rounds, one to each batch, until the last batch is full, then one to each of
-    the others: copies that follow each other reach different batches. Rows for every batch stand
-    in front, and take a round each. A new order of the batches every few rounds keeps these from
-    sharing the same rows. There, a row with copies on both sides is kept from the batches that
-    hold it.
+    the others. So adjacent copies reach different batches. Rows for every batch come first, with a
+    round each. The order of the batches changes every few rounds, so that batches do not share the
+    same rows. At such a change, a row with copies on both sides skips the batches that hold it.
     """
     count, size, last = len(sizes), sizes[0], sizes[-1]
     table = np.empty((count, size), rows.dtype)
@@ -117,12 +116,12 @@ def _dealt(rows: Array, sizes: list[int], source: np.random.Generator) -> Array:
 
 
 def _avoiding(order: Array, before: Array, rows: Array, dealt: int) -> Array:
-    """``order``, in which the row dealt last meets no batch that holds it after ``before``."""
+    """``order``, changed so that the last dealt row skips batches that hold it in ``before``."""
     if not dealt or rows[dealt] != rows[dealt - 1]:
         return order
     behind = np.count_nonzero(rows[dealt - len(before) : dealt] == rows[dealt])
     ahead = np.count_nonzero(rows[dealt : dealt + len(order)] == rows[dealt])
-    free = np.ones(len(before), dtype=bool)  # no fewer batches than the new order has
+    free = np.ones(len(before), dtype=bool)  # at least as many batches as in the new order
     free[before[len(before) - behind :]] = False
     first = order[free[order]][:ahead]
     free[:] = True

@@ -1,7 +1,7 @@
-"""One run of the paper's protocol: trained, validated, saved at every step of the way, tested.
+"""One run of the paper's protocol: train, validate, save checkpoints, test.
 
-You call :func:`train` and :func:`load_run`. The other names are for the packages that stand above
-this one: benchmark, integrations, report and the command line.
+You call :func:`train` and :func:`load_run`. The other names are for packages built on this one:
+benchmark, integrations, report and the command line.
 """
 
 from .api import train

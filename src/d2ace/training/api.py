@@ -40,39 +40,39 @@ def train(
     watch: Watch | None = None,
     **settings: Any,
 ) -> RunResult:
-    """Train ``model`` on ``data`` with batches drawn by ``selector``, as the paper's protocol says.
+    """Train ``model`` on ``data`` with batches drawn by ``selector``, by the paper's protocol.
 
     Parameters
     ----------
     data : name, path, MultiLabelData or ImageData
         For images a layout ("voc2007", "coco", "corel5k-images", "csv", "yolo"), with ``root``.
     model, selector : str
-        Keys of ``MODELS`` and ``SELECTORS``; one's own are ``package.module:Class`` or
+        Keys of ``MODELS`` and ``SELECTORS``, or your own class as ``package.module:Class`` or
         ``path/to/file.py:Class``.
     out : folder, optional
-        Checkpoints, the best weights and the result go there; with ``resume`` a run that was
-        interrupted goes on from there, and one that is finished is returned as it is.
+        Folder for checkpoints, the best weights and the result. With ``resume``, an interrupted run
+        resumes from there, and a finished run is returned unchanged.
     checkpoint_every : int, optional
-        Save after so many steps, beside every epoch.
+        Also save after this many steps, not only after every epoch.
     devices, accelerator
-        Processes on this machine, and what they run on ("auto", "cpu", "cuda", "mps").
+        Number of processes on this machine, and their device ("auto", "cpu", "cuda", "mps").
     threads : int, optional
-        Processor threads of torch for this run.
+        CPU threads of torch for this run.
     workers : int, optional
         Processes that read images; by default one per processor, up to eight.
     insights : bool
-        A setting: find probably wrong labels while training; ``load_run(out).insights`` has them.
+        A setting: find probably wrong labels while training; see ``load_run(out).insights``.
     labels_from : path, optional
         A setting: CSV file with corrected labels of training rows, as
         ``insights.label_issues().to_csv`` writes it. Test rows are never corrected.
     tensorboard : bool
         Write event files to ``out/tensorboard``.
     tune : bool
-        Try the paper's grid of hyperparameters and keep the best by validation score.
+        Try the paper's grid of hyperparameters and keep the run with the best validation score.
     watch : function of a dict, optional
         Called with the history entry of every finished epoch.
     settings
-        Everything else a run is defined by (:class:`RunConfig`): ``fold``, ``folds``, ``seed``,
+        Everything else that defines a run (:class:`RunConfig`): ``fold``, ``folds``, ``seed``,
         ``epochs``, ``batch_size``, ``warmup``, ``learning_rate``, ``weight_decay``,
         ``validation``, ``monitor``, ``insights``, ``labels_from``, ``model_options``,
         ``selector_options``; for images also
@@ -102,7 +102,7 @@ def train(
 
 
 def _named(data: Any) -> tuple[str, MultiLabelData | ImageData | None]:
-    """The name of the data, and the data where they are given themselves."""
+    """The name of the data, and the data themselves if you passed them."""
     if isinstance(data, str | os.PathLike):
         return os.fspath(data), None
     if isinstance(data, MultiLabelData):

@@ -1,4 +1,4 @@
-"""What the files of tensors of a run hold: the parts, and what each is."""
+"""The contents of a run's tensor files: the parts and their types."""
 
 from __future__ import annotations
 
@@ -51,4 +51,4 @@ BEST: Parts = {
     "label_names": list,
     "thresholds": Tensor,
 }
-"""``best.pt``: all that predictions on new rows need."""
+"""``best.pt``: everything that predictions on new rows need."""

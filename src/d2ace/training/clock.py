@@ -14,17 +14,17 @@ PARTS = ("recompute", "draw", "observe", "train", "evaluation", "save")
 class Clock:
     """Adds up wall-clock seconds by part.
 
-    On an accelerator work is only queued, so a part counts what the host waited for it; whole
-    epochs are right because an epoch ends with reading the loss.
+    An accelerator only queues work, so a part counts the time that the host waited for it; whole
+    epochs are exact, because an epoch ends with reading the loss.
     """
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(PARTS, 0.0)
-        self._inside: list[float] = []  # seconds of parts within the parts that are open
+        self._inside: list[float] = []  # seconds of parts inside the open parts
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count the time inside as ``name``, but for what is a part of its own in it."""
+        """Count the time inside as ``name``, except for nested parts."""
         start = perf_counter()
         self._inside.append(0.0)
         try:

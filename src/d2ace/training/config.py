@@ -1,4 +1,4 @@
-"""What defines a run: everything that can change its numbers, as plain values."""
+"""The settings that define a run: everything that can change its numbers, as plain values."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ IMAGE_PROTOCOL: dict[str, Any] = {
 
 
 def protocol_of(model: Any, *, images: bool | None = None) -> dict[str, Any]:
-    """The settings that a run of this model has unless it is given others.
+    """The default settings for a run of this model.
 
-    Whether a model of one's own reads ``images`` has to be said: its code is not run for that.
+    For your own model, say whether it reads ``images``: its code is not run to find out.
     """
     if images is None:
         images = isinstance(model, str) and model in IMAGE_MODELS
@@ -55,7 +55,7 @@ def protocol_of(model: Any, *, images: bool | None = None) -> dict[str, Any]:
 
 
 def reads_images(model: str, source: str | None = None) -> bool:
-    """Whether a model is one for images; one's own has to have this ``source``, if any."""
+    """Whether a model reads images; your own model must have this ``source``, if any."""
     try:
         MODEL_FAMILY.check_source(model, source)
         return find_model(model).input == "image"
@@ -64,7 +64,7 @@ def reads_images(model: str, source: str | None = None) -> bool:
 
 
 def _about(words: str, *, images: bool = False) -> dict[str, Any]:
-    """What ``d2ace train --help`` says of a field; ``images``: which only runs on images have."""
+    """The help of ``d2ace train`` for a field; ``images``: only for runs on images."""
     return {"help": words, "images": images}
 
 
@@ -80,9 +80,9 @@ def _named(kind: str) -> str:
 class RunConfig:
     """One run of the protocol; the defaults are the paper's for tables.
 
-    :meth:`from_dict` takes the paper's for images where the model reads images. Two runs with the
-    same configuration on the same machine end with the same numbers, bit for bit. Where a run
-    writes, what it shows and how often it saves is not part of it.
+    :meth:`from_dict` takes the paper's defaults for images if the model reads images. Runs are
+    deterministic: the same configuration on the same machine gives the same numbers, bit for bit.
+    Where a run writes, what it shows and how often it saves are not part of it.
     """
 
     data: str
@@ -95,50 +95,50 @@ class RunConfig:
         "d2ace", "A method (see: d2ace methods), or your own as file.py:Class."
     )
     model_options: dict[str, Any] = field(
-        default_factory=dict, metadata=_about("An option of it; may be given several times.")
+        default_factory=dict, metadata=_about("Option of the model; repeat it for several.")
     )
     selector_options: dict[str, Any] = field(
-        default_factory=dict, metadata=_about("An option of it; may be given several times.")
+        default_factory=dict, metadata=_about("Option of the selector; repeat it for several.")
     )
-    fold: int = _setting(0, "Test fold, from 0.")
-    folds: int = _setting(5, "Number of folds; 1: the images' own test split.")
+    fold: int = _setting(0, "Test fold, counted from 0.")
+    folds: int = _setting(5, "Number of folds; 1 uses the test split of the images.")
     seed: int = _setting(0, "Seed of everything random.")
-    epochs: int = _setting(100, "Epochs.")
-    batch_size: int = _setting(128, "Rows in a batch of each process.")
-    warmup: int = _setting(10, "First epochs: random batches, rising learning rate.")
-    learning_rate: float = _setting(1e-4, "Adam's.")
-    weight_decay: float = _setting(1e-4, "Adam's.")
-    validation: float = _setting(0.1, "Share of the training fold to validate on.")
-    monitor: str = _setting("macro_auc", "Validation metric that chooses the epoch.")
+    epochs: int = _setting(100, "Number of epochs.")
+    batch_size: int = _setting(128, "Rows per batch and process.")
+    warmup: int = _setting(10, "Epochs of warm-up: random batches, rising learning rate.")
+    learning_rate: float = _setting(1e-4, "Adam's learning rate.")
+    weight_decay: float = _setting(1e-4, "Adam's weight decay.")
+    validation: float = _setting(0.1, "Share of the training fold used for validation.")
+    monitor: str = _setting("macro_auc", "Validation metric that selects the best epoch.")
     min_positives: int = _setting(21, "Drop labels with fewer positive rows.")
     repair: bool = _setting(False, "Realign the labels of the rcv1 subsets.")
-    protocol: str = _setting("paper", "Preparation: paper or reference.")
+    protocol: str = _setting("paper", "How to prepare the data: paper or reference.")
     epoch_loss: bool = _setting(False, "Also the loss of all training rows after every epoch.")
     record: bool = _setting(False, "Record case studies to record.npz.")
-    insights: bool = _setting(False, "Find probably wrong labels; kept in OUT/insights.pt.")
-    """They change no number, but a run without them cannot stand in for one with them."""
+    insights: bool = _setting(False, "Find probably wrong labels; saves OUT/insights.pt.")
+    """Insights change no number, but a run without them cannot replace a run with them."""
     labels_from: str | None = _setting(
-        None, "CSV file with corrected labels of training rows (row, label, given, suggested)."
+        None, "CSV file that corrects training labels (row, label, given, suggested)."
     )
     labels_source: str | None = None
-    """SHA-256 of that file: other corrections make another run."""
+    """SHA-256 of that file: other corrections define another run."""
     precision: str = _setting("32-true", "32-true, 64-true, bf16-mixed or 16-mixed.")
     selector_source: str | None = None
-    """SHA-256 of the file of a selector of one's own: other code is another run."""
+    """SHA-256 of the file of your own selector: other code defines another run."""
     model_source: str | None = None
-    """The same of a model of one's own."""
+    """The same for your own model."""
     root: str | None = _setting(None, "Folder or .zip of the images.", images=True)
     """None looks in ``D2ACE_DATA``."""
-    image_size: int | None = _setting(None, "Side in pixels.", images=True)
+    image_size: int | None = _setting(None, "Side of the images in pixels.", images=True)
     cache_features: bool = _setting(
-        False, "Store a frozen backbone's maps once and train on them.", images=True
+        False, "Store a frozen backbone's feature maps once, then train on them.", images=True
     )
     """Without augmentation."""
-    unlabelled: str = _setting("keep", "Images without a label: keep or drop.", images=True)
+    unlabelled: str = _setting("keep", "Images without labels: keep or drop.", images=True)
     on_broken: str = _setting("error", "Broken images: error or skip.", images=True)
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data."""
+        """Check everything that needs no data."""
         self._check_classes()
         for name, least in {**_WHOLE_NUMBERS, "folds": 1 if self.images else 2}.items():
             object.__setattr__(self, name, whole(getattr(self, name), name, least))
@@ -149,7 +149,7 @@ class RunConfig:
             )
         for name, (low, high) in _NUMBERS.items():
             value = getattr(self, name)
-            if isinstance(value, np.number):  # JSON, which configurations are stored as, has none
+            if isinstance(value, np.number):  # JSON, which stores configurations, has none
                 value = value.item()
                 object.__setattr__(self, name, value)
             if isinstance(value, bool) or not isinstance(value, int | float):
@@ -175,7 +175,7 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
-        """The configuration with these values; what is not given takes its default."""
+        """The configuration with these values, and defaults for the rest."""
         known = [item.name for item in fields(cls)]
         for name in values:
             if name not in known:
@@ -189,15 +189,15 @@ class RunConfig:
         images = reads_images(model, values.get("model_source"))
         return cls(**{**protocol_of(model, images=images), **values})
 
-    @cached_property  # asked when this is made: a file may change
+    @cached_property  # read when this is made: a file may change
     def images(self) -> bool:
         """Whether the model reads images."""
         return reads_images(self.model)
 
     def _check_classes(self) -> None:
-        """Find the model and the selector; of one's own, the code that was described."""
+        """Find the model and the selector; your own must have the code of the description."""
         file = own_file(self.model) if isinstance(self.model, str) else None
-        if file is not None:  # a saved run is loaded from anywhere
+        if file is not None:  # a saved run can be loaded from any folder
             object.__setattr__(self, "model", f"{file.resolve()}:{shown_name(self.model)}")
         try:
             for name, family in (("model", MODEL_FAMILY), ("selector", SELECTOR_FAMILY)):
@@ -212,8 +212,8 @@ class RunConfig:
         now = corrections_checksum(given_path(self.labels_from, "labels_from", kind="file"))
         if self.labels_source not in (None, now):
             raise UserError(
-                f"{self.labels_from} has changed since this run was described (its checksum was "
-                f"{str(self.labels_source)[:8]}..., now {now[:8]}...); describe it anew."
+                f"{self.labels_from} has changed since this configuration was made (checksum was "
+                f"{str(self.labels_source)[:8]}..., now {now[:8]}...); make a new configuration."
             )
         object.__setattr__(self, "labels_from", str(Path(str(self.labels_from)).resolve()))
         object.__setattr__(self, "labels_source", now)
@@ -246,13 +246,13 @@ class RunConfig:
 
     @property
     def only_warm_up(self) -> str | None:
-        """A sentence to warn with, if no epoch is left for the selector to select in."""
+        """The warning if no epoch is left for the selector to select in."""
         if self.epochs > self.warmup or issubclass(find_selector(self.selector), Random):
             return None
         return warm_up_sentence(self.selector, self.epochs, self.warmup)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only, the defaults included."""
+        """Plain values only, including the defaults."""
         return asdict(self)
 
 
@@ -287,7 +287,7 @@ def fault_of_config(values: Any) -> str | None:
 
 
 def whole(value: Any, name: str, least: int = 1) -> int:
-    """A whole number from ``least`` up; anything else is refused under its name."""
+    """A whole number of at least ``least``; the error for anything else contains ``name``."""
     number = _whole(value)
     if number is None or number < least:
         raise UserError(f"{name} is {value!r}; it must be a whole number from {least} up.")
@@ -295,7 +295,7 @@ def whole(value: Any, name: str, least: int = 1) -> int:
 
 
 def _whole(value: Any) -> int | None:
-    """A whole number of any kind, as NumPy has others, as Python's; None for anything else."""
+    """A whole number, also one of NumPy's, as Python's int; None for anything else."""
     try:
         return None if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -303,7 +303,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _refuse_unplain(name: str, options: Any) -> None:
-    """Options are stored as JSON, so they must survive it unchanged."""
+    """Options are stored as JSON, so JSON must not change them."""
     try:
         same = isinstance(options, dict) and json.loads(json.dumps(options)) == _listed(options)
     except (TypeError, ValueError):

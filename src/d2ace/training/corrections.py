@@ -1,7 +1,7 @@
-"""Corrected labels: a table that insights wrote and a person may have edited, checked line by line.
+"""Corrected labels: a table from insights that you may have edited, checked line by line.
 
-Only training rows are corrected. A table with a test row is refused: whoever made it has learnt
-from rows that the run tests on.
+Only training rows are corrected. A table with a test row is refused: it was made with knowledge of
+rows that the run tests on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _VALUES = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
 
 
 class Correction(NamedTuple):
-    """A line: a pair of the loaded data, what it is given as, and what it becomes."""
+    """A line: a pair of the loaded data, its given value and its new value."""
 
     line: int
     row: int
@@ -44,14 +44,14 @@ class Correction(NamedTuple):
 
 
 def corrections_checksum(path: str | Path) -> str:
-    """SHA-256 of the file: other corrections make another run."""
+    """SHA-256 of the file: other corrections define another run."""
     return hashlib.sha256(_content(Path(path))).hexdigest()
 
 
 def with_corrections(
     config: RunConfig, loaded: Loaded, train: Split, validation: Split, test: Split
 ) -> Split:
-    """The training rows, with the labels of ``labels_from``; the splits stay as they were."""
+    """The training rows with the labels of ``labels_from``; the splits do not change."""
     if config.labels_from is None or config.labels_source is None:
         return train
     parts = {"training": train.rows, "validation": validation.rows, "test": test.rows}
@@ -62,16 +62,16 @@ def with_corrections(
 def _corrected(
     path: str | Path, loaded: Loaded, Y: sp.csr_matrix, parts: Mapping[str, Ints], source: str
 ) -> sp.csr_matrix:
-    """The labels ``Y`` [n, q] of the training rows as the lines of a file, in turn, correct them.
+    """The labels ``Y`` [n, q] of the training rows, corrected by the lines of a file in turn.
 
-    ``parts`` are the rows of "training", "validation" and "test", numbered as prepared. What a line
-    says is given must be what the data, corrected by the lines before it, have. Validation rows
-    keep their labels.
+    ``parts`` are the row indices of "training", "validation" and "test" in the prepared data. The
+    given value in a line must match the data after the lines before it. Validation rows keep their
+    labels.
     """
     path = Path(path)
     content = _content(path)
     if hashlib.sha256(content).hexdigest() != source:
-        raise UserError(f"{path} has changed since the run was described; start it again.")
+        raise UserError(f"{path} has changed since the run was set up; start the run again.")
     lines = _read(path, content, loaded)
     column = {int(label): place for place, label in enumerate(loaded.labels)}
     home = {
@@ -116,22 +116,22 @@ def _refuse_misfit(
     if have != one.given:
         raise UserError(
             f"{place}: given is {one.given}, but row {one.row} of {loaded.name} has {have} as "
-            f"{name!r}; take the table of a run on these data, or delete the line."
+            f"{name!r}; use the table of a run on these data, or delete the line."
         )
     if one.label not in column:
         raise UserError(
-            f"{place}: the label {name!r} is not trained, as it has too few positive rows; delete "
-            "the line, or lower min_positives."
+            f"{place}: the run leaves out the label {name!r}, which has too few positive rows; "
+            "delete the line, or lower min_positives."
         )
     if one.row not in home:
         raise UserError(
-            f"{place}: row {one.row} is left out of the run, as it has no label that is trained; "
+            f"{place}: the run leaves out row {one.row}, which has none of the trained labels; "
             "delete the line."
         )
     if home[one.row][0] == "test":
         raise UserError(
-            f"{place}: row {one.row} is a test row of this run, so whoever made the table has "
-            "learnt from test rows; take the table of a run with the same fold, or, for labels "
+            f"{place}: row {one.row} is a test row of this run, so the table was made with "
+            "knowledge of test rows; use the table of a run with the same fold or, for labels "
             "that people have checked, correct the data themselves."
         )
 
@@ -156,8 +156,8 @@ def _read(path: Path, content: bytes, loaded: Loaded) -> list[Correction]:
         numbered = [(reader.line_num, cells) for cells in reader if any(cells)]
     except (ValueError, csv.Error) as problem:
         raise UserError(
-            f"{path} cannot be read as CSV ({problem}); write it as insights.label_issues()."
-            "to_csv(path) does."
+            f"{path} cannot be read as CSV ({problem}); write it with insights.label_issues()."
+            "to_csv(path)."
         ) from problem
     header = [name.strip() for name in numbered[0][1]] if numbered else []
     _refuse_header(path, header)
@@ -169,8 +169,8 @@ def _read(path: Path, content: bytes, loaded: Loaded) -> list[Correction]:
         place = f"{path}, line {line}"
         if len(cells) != len(header):
             raise UserError(
-                f"{place}: it has {len(cells)} cells, but the first line has {len(header)}; mend "
-                "or delete the line."
+                f"{place}: it has {len(cells)} cells, but the first line has {len(header)}; "
+                "correct or delete the line."
             )
         record = dict(zip(header, (cell.strip() for cell in cells), strict=True))
         given, suggested = (_value(place, name, record[name]) for name in ("given", "suggested"))
@@ -207,7 +207,7 @@ def _value(place: str, name: str, cell: str) -> int:
 
 
 class _Finder:
-    """Rows or labels of the data, by name or by number; a name wins."""
+    """Rows or labels of the data, by name or by number; a name overrides a number."""
 
     def __init__(
         self, what: str, data: str, names: Sequence[str] | None, count: int, used: int
@@ -222,21 +222,21 @@ class _Finder:
                     self.twice.add(spelt)
 
     def find(self, place: str, record: Mapping[str, str]) -> int:
-        """The number, in the loaded data, of what a line is about."""
+        """The index, in the loaded data, of the row or label in a line."""
         name = record.get(f"{self.what}_name", "") if self.place else ""
         cell = record.get(self.what, "")
         if name or (self.place and not _is_number(cell)):
             return self._named(place, name or cell)
         if self.ambiguous:
             raise UserError(
-                f"{place}: it has {self.what} {cell} without its name, but not all {self.what}s "
-                f"of {self.data} are trained, so numbers may mean others; add a column "
+                f"{place}: it has {self.what} {cell} without a name, but the run leaves out some "
+                f"{self.what}s of {self.data}, so the number may mean another one; add a column "
                 f"{self.what}_name."
             )
         if not _is_number(cell) or int(cell) >= self.count:
             raise UserError(
                 f"{place}: there is no {self.what} {cell!r} in {self.data}, which has 0 to "
-                f"{self.count - 1}; mend or delete the line."
+                f"{self.count - 1}; correct or delete the line."
             )
         return int(cell)
 
@@ -248,7 +248,7 @@ class _Finder:
         if name not in self.place:
             raise UserError(
                 f"{place}: there is no {self.what} {name!r} in {self.data}"
-                f"{did_you_mean(name, list(self.place))}; mend or delete the line."
+                f"{did_you_mean(name, list(self.place))}; correct or delete the line."
             )
         return self.place[name]
 

@@ -1,4 +1,4 @@
-"""Devices, precision and processes: the one place that configures Lightning Fabric."""
+"""Devices, precision and processes: configures Lightning Fabric."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ACCELERATORS = ("auto", "cpu", "cuda", "mps")
 def make_fabric(devices: int, accelerator: str, precision: str) -> Fabric:
     """Fabric for one process, for ``devices`` on this machine, or as a launcher has set it up.
 
-    Under ``torchrun`` or ``fabric run`` the launcher has decided how many processes there are.
+    Under ``torchrun`` or ``fabric run``, the launcher decides the number of processes.
     """
     try:
         from lightning_fabric import Fabric
@@ -39,7 +39,7 @@ def make_fabric(devices: int, accelerator: str, precision: str) -> Fabric:
             f"accelerator is {accelerator!r}, but torch finds no such device here; use cpu or auto."
         )
     processor = accelerator == "cpu" or (accelerator == "auto" and not any(available.values()))
-    if processor and devices > _CROWD * cores():  # they would only take memory from each other
+    if processor and devices > _CROWD * cores():  # more would only compete for memory
         raise UserError(
             f"devices is {devices}, but the processor has {cores()} core(s) here; use "
             f"{_CROWD * cores()} processes at most."
@@ -63,21 +63,21 @@ def make_fabric(devices: int, accelerator: str, precision: str) -> Fabric:
 
 
 def launch(fabric: Fabric, run: Callable[[Fabric], str]) -> str:
-    """Run in this process or in new ones, and tell an error of theirs as one's own."""
+    """Run in this process or in new ones, and raise their errors here."""
     if "LT_CLI_USED" in os.environ:  # `fabric run` has started the processes
         return run(fabric)
     if "TORCHELASTIC_RUN_ID" in os.environ:
         launched: str = fabric.launch(run)
         return launched
     if fabric.world_size == 1:
-        # As `fabric.launch` does, which besides changes torch's DataLoader for all threads.
+        # As `fabric.launch` does, but that also changes torch's DataLoader for all threads.
         fabric.strategy.setup_environment()
         return run(fabric)
     return run_in_processes(fabric.world_size, _OneOfSeveral(fabric), run)
 
 
 class _OneOfSeveral:
-    """Makes the Fabric of one process of several; a class, so that it can be sent to them."""
+    """Makes the Fabric of one of several processes; a class, so that it can be pickled."""
 
     def __init__(self, fabric: Fabric) -> None:
         kind, precision = fabric.device.type, fabric.strategy.precision.precision
@@ -96,7 +96,7 @@ class _OneOfSeveral:
 
 
 def first_process() -> bool:
-    """Whether this is the process that speaks and writes for all that a launcher started."""
+    """Whether this is the process that prints and writes for all that a launcher started."""
     return os.environ.get("RANK", "0") == "0"
 
 

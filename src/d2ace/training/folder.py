@@ -1,15 +1,15 @@
-"""The folder of a run: what is in it, and how it stays whole whenever the run is killed.
+"""The folder of a run, which stays valid whenever the run is killed.
 
-run.json        the configuration, and which of the other files are the run's
-checkpoint.pt   everything a run needs to go on
+run.json        the configuration, and a list of the run's files
+checkpoint.pt   everything a run needs to resume
 best.pt         weights of the best epoch, once the run is finished
-record.npz      case studies, where they were asked for
-insights.pt     what training knows about the data, where it was asked for
+record.npz      case studies, with record=True
+insights.pt     probably wrong labels and hard rows, with insights=True
 result.json     the result, written last
-unfinished/     what only a run that goes on needs: the checkpoint before (previous.pt), and weights
-                of the best epochs so far (best-<e>.pt), of which the checkpoints say which
+unfinished/     needed only to resume: the checkpoint before (previous.pt), and the weights of the
+best epochs so far (best-<e>.pt) that the checkpoints refer to
 
-A run removes and replaces nothing else, and these only where it wrote them itself.
+A run removes and replaces only these files, and only those that it wrote itself.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ from .verified import (
 
 __all__ = ["RunFolder", "Saved", "described", "differences", "saved_in"]
 
-PATIENCE = 10.0  # seconds that an earlier run may take to end, with its loader workers
+PATIENCE = 10.0  # seconds to wait for an earlier run and its loader workers
 _UNFINISHED = "unfinished"
-_OPTIONAL = {"record.npz": "record", INSIGHTS: "insights"}  # and the setting that asks for them
+_OPTIONAL = {"record.npz": "record", INSIGHTS: "insights"}  # file: setting
 _FILES = ["run.json", "checkpoint.pt", "best.pt", "result.json", *_OPTIONAL, _UNFINISHED]
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint as it was read back."""
+    """A checkpoint read from its file."""
 
     place: Path
     content: dict[str, Any]
     best: Path | None = None
     weights: dict[str, Any] | None = None
-    """Of the best epoch so far, if one has ended, read from ``best``."""
+    """Weights of the best epoch so far, if one has ended, read from ``best``."""
 
 
 class RunFolder:
-    """Reads and writes the files of one run; every write is whole or does not happen."""
+    """Reads and writes the files of one run; every write is atomic."""
 
     def __init__(self, path: Path, config: RunConfig) -> None:
         self.path = path
@@ -74,23 +74,23 @@ class RunFolder:
         self._named = 0  # the best epoch that the last checkpoint names
 
     def check(self, *, resume: bool) -> None:
-        """Refuse the folder of another run, or one with files that are no run's.
+        """Refuse the folder of another run, or one with files that no run wrote.
 
-        A run that was refused or killed before it saved anything does not stand in the way.
+        A run that was refused or killed before it saved anything does not block the folder.
         """
         self.refuse_strangers()
         if resume and saved_in(self.path):
             self._refuse_foreign(described(self.path), self.path / "run.json")
 
     def refuse_strangers(self) -> None:
-        """Refuse a folder where this run would replace what no run has written."""
+        """Refuse a folder where this run would replace files that no run wrote."""
         present = _present(self.path, (*_files_of(self.config), ".lock"))
-        own = _own(self.path)  # asked last: whoever runs there writes run.json first
+        own = _own(self.path)  # read last: a run there writes run.json first
         for name, found in present.items():
             if name in own or (name == ".lock" and (own or not found.st_size)):
                 if not _is_right(found.st_mode, name):
                     raise RunError(
-                        f"{self.path / name} is not what a run wrote; it was left alone: "
+                        f"{self.path / name} was not written by a run; it was left alone: "
                         f"{elsewhere()}."
                     )
             elif own:
@@ -100,12 +100,12 @@ class RunFolder:
                 )
             else:
                 raise RunError(
-                    f"{self.path} holds {name} without run.json, so nobody knows what it belongs "
-                    f"to; it was left alone: {elsewhere()}."
+                    f"{self.path} holds {name} without run.json, so it belongs to no known run; it "
+                    f"was left alone: {elsewhere()}."
                 )
 
     def finished(self, problem: Problem, processes: int) -> RunResult | None:
-        """The result, if this run has ended already with these data and processes."""
+        """The result, if this run has already finished with these data and processes."""
         path = self.path / "result.json"
         if not path.exists():
             return None
@@ -121,9 +121,9 @@ class RunFolder:
         return result
 
     def open(self, *, resume: bool) -> None:
-        """Make the folder this run's; without ``resume``, what an earlier one left goes.
+        """Claim the folder for this run; without ``resume``, remove the files of an earlier one.
 
-        Comes after everything that may refuse the run, and after :meth:`load`.
+        Call it after every check that may refuse the run, and after :meth:`load`.
         """
         with self._removing():
             if not resume:
@@ -143,7 +143,7 @@ class RunFolder:
         newest = self.path / "checkpoint.pt"
         if newest.exists():
             saved = self._read(newest, problem, processes, self._remedy(problem, processes))
-        elif self._previous.exists():  # which was moved there when a run was killed
+        elif self._previous.exists():  # moved there when a run was killed
             saved = self._read(self._previous, problem, processes, elsewhere)
         else:
             return None
@@ -151,17 +151,17 @@ class RunFolder:
         return saved
 
     def _remedy(self, problem: Problem, processes: int) -> Callable[[], str]:
-        """What to do about a damaged checkpoint, or one whose weights are damaged."""
+        """The remedy for a damaged checkpoint, or for one with damaged weights."""
 
         def remedy() -> str:
             try:
                 if self._previous.exists():
                     self._read(self._previous, problem, processes, elsewhere)
                     return (
-                        f"move checkpoint.pt away, and the run goes on from {self._previous}, "
-                        f"which is whole, or {elsewhere()}"
+                        f"move checkpoint.pt away to resume from {self._previous}, an intact one, "
+                        f"or {elsewhere()}"
                     )
-            except (RunError, UserError):  # no help either
+            except (RunError, UserError):  # damaged too
                 pass
             return f"move checkpoint.pt away to start afresh, or {elsewhere()}"
 
@@ -176,7 +176,7 @@ class RunFolder:
         fault = fault or fault_of(content["spent"], SPENT) or fault_of_config(config)
         if fault is not None:
             raise RunError(
-                f"{path} is no checkpoint of this version (it {fault}); it was left alone: "
+                f"{path} is not a checkpoint of this version (it {fault}); it was left alone: "
                 f"{remedy()}."
             )
         self._refuse_foreign(config, path)
@@ -191,12 +191,12 @@ class RunFolder:
 
     def _other_data(self, path: Path) -> RunError:
         return RunError(
-            f"{path} was saved with other data than {self.config.data} is now; it was left "
+            f"{path} was saved with other data than {self.config.data} has now; it was left "
             "alone: restore the data, or choose another folder with out."
         )
 
     def _refuse_other_names(self, best: Path, content: dict[str, Any], problem: Problem) -> None:
-        """Predictions would have the names of before."""
+        """Refuse changed names, as predictions would have the old ones."""
         for kind in ("feature_names", "label_names"):
             if content[kind] != list(getattr(problem, kind)):
                 raise RunError(
@@ -208,14 +208,14 @@ class RunFolder:
     def _refuse_other_processes(self, path: Path, before: int, now: int) -> None:
         if before != now:
             raise UserError(
-                f"{path} was saved by {before} process(es), whose batches are not those of {now}; "
+                f"{path} was saved by {before} process(es), but {now} would draw other batches; "
                 f"it was left alone: use devices={before}, or another folder with out."
             )
 
     def save(
         self, loop: dict[str, Any], spent: dict[str, float], digest: str, processes: int
     ) -> None:
-        """Write the checkpoint, keep the one before, and drop weights that neither needs."""
+        """Write the checkpoint, keep the one before, and remove weights that neither needs."""
         save_tensors(
             self.path / "checkpoint.pt",
             {
@@ -233,7 +233,7 @@ class RunFolder:
         self._named = loop["best_epoch"]
 
     def save_best(self, epoch: int, content: dict[str, Any]) -> None:
-        """Keep the weights of the best epoch so far beside those the checkpoint refers to."""
+        """Keep the weights of the best epoch so far, and those the checkpoint refers to."""
         save_tensors(self._best(epoch), {"format": FORMAT, "epoch": epoch, **content})
 
     def _load_best(self, epoch: int, remedy: Callable[[], str]) -> tuple[Path, dict[str, Any]]:
@@ -247,19 +247,19 @@ class RunFolder:
         )
 
     def keep(self, best_epoch: int, record: bytes | None, insights: dict[str, Any] | None) -> None:
-        """Write what a finished run leaves beside its result."""
+        """Write the files of a finished run, except the result."""
         if record is not None:
             save_bytes(self.path / "record.npz", record)
         if insights is not None:
             save_tensors(self.path / INSIGHTS, insights)
         best = self._best(best_epoch)
-        if best.exists():  # else it was copied before this process was killed
+        if best.exists():  # otherwise copied before this process was killed
             save_bytes(self.path / "best.pt", best.read_bytes())
 
     def finish(self, result: RunResult) -> None:
         """Write the result; it comes last, so that a run with a result is complete."""
         with self._removing():
-            self._clear_unfinished()  # whose weights are in best.pt by now
+            self._clear_unfinished()  # its weights are in best.pt now
         result.write(self.path / "result.json")
 
     @property
@@ -285,7 +285,7 @@ class RunFolder:
         self._previous.unlink(missing_ok=True)
         self._forget_best(keep=())
         remove_leftovers(self._unfinished)
-        with suppress(OSError):  # somebody else has put something there
+        with suppress(OSError):  # another program put a file there
             self._unfinished.rmdir()
 
     @contextmanager
@@ -300,9 +300,9 @@ class RunFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep others out while a run works here; the lock ends with its process.
+        """Lock the folder while a run works here; the lock ends with its process.
 
-        Whatever changes a file of the folder belongs inside.
+        Change files of the folder only inside this.
         """
         make_folder(self.path)
         with ExitStack() as stack:
@@ -331,7 +331,7 @@ class RunFolder:
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
     """In which settings two runs differ, in words."""
     ours = json.loads(json.dumps(ours))
-    theirs = {**protocol_of(theirs.get("model")), **theirs}  # of before a setting existed
+    theirs = {**protocol_of(theirs.get("model")), **theirs}  # saved before a setting existed
     return [
         f"{key} {theirs.get(key)!r} instead of {value!r}"
         for key, value in ours.items()
@@ -340,7 +340,7 @@ def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
 
 
 def saved_in(folder: Path) -> str | None:
-    """The first of the files in a folder that a run would miss, or None."""
+    """The first file that a run needs and the folder lacks, or None."""
     names = ("checkpoint.pt", "best.pt", "result.json", f"{_UNFINISHED}/previous.pt")
     return next((name for name in names if os.path.exists(folder / name)), None)
 
@@ -352,7 +352,7 @@ def described(folder: Path) -> dict[str, Any]:
 
 
 def _own(folder: Path) -> set[str]:
-    """Those of the files in a folder that its run wrote or will write."""
+    """The files in a folder that its run wrote or will write."""
     if not os.path.lexists(folder / "run.json"):
         return set()
     listed = _description(folder)["files"]
@@ -377,7 +377,7 @@ def _files_of(config: RunConfig) -> list[str]:
 
 
 def _present(folder: Path, names: Iterable[str]) -> dict[str, os.stat_result]:
-    """Those of the names that are there; a link is looked at, not through."""
+    """The names that exist; links are not followed."""
     found = {}
     for name in names:
         with suppress(OSError):
@@ -386,7 +386,7 @@ def _present(folder: Path, names: Iterable[str]) -> dict[str, os.stat_result]:
 
 
 def _is_right(mode: int, name: str) -> bool:
-    """Links count as what they are, so that nothing behind one is ever removed."""
+    """Links are not followed, so that their targets are never removed."""
     return stat.S_ISDIR(mode) if name == _UNFINISHED else stat.S_ISREG(mode)
 
 

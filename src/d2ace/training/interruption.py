@@ -1,4 +1,4 @@
-"""Signals to end as a question that is asked between two steps."""
+"""Signals to end, checked between two steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Interruption", "RunInterrupted"]
 
 
 class RunInterrupted(RunError):
-    """A run was asked to end and has saved where it stands."""
+    """A run that ended on a signal, after saving a checkpoint."""
 
     def __init__(self, signum: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -26,9 +26,9 @@ class RunInterrupted(RunError):
 
 
 class Interruption:
-    """While entered, signals only raise a flag; a second one acts as it always did.
+    """While entered, a signal only sets a flag; a second one acts as usual.
 
-    Without ``heed``, where nothing could be saved, all act as always.
+    Without ``heed``, when nothing could be saved, all act as usual.
     """
 
     def __init__(self, *, heed: bool = True) -> None:

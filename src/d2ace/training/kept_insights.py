@@ -1,4 +1,4 @@
-"""The insights of a run: written when it ends, and read back in the numbers of the user's data."""
+"""The insights of a run: written at its end, and read back with the row indices of your data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PARTS: Parts = {
 
 
 def insights_content(config: RunConfig, problem: Problem, insights: Insights) -> dict[str, Any]:
-    """What ``insights.pt`` holds: sums of the training rows, their numbers, and all names."""
+    """The content of ``insights.pt``: sums of the training rows, their indices, and all names."""
     labels, rows = problem.loaded.with_training(problem.train)
     names = problem.loaded.row_names
     return {
@@ -56,7 +56,7 @@ def insights_content(config: RunConfig, problem: Problem, insights: Insights) ->
 
 
 def load_insights(path: Path, result: RunResult, again: str) -> Insights:
-    """The insights of a finished run; ``again`` says what to do about a file that is none."""
+    """The insights of a finished run; ``again`` is the remedy for an unusable file."""
     saved = load_tensors(path, "the insights of a run", _PARTS, remedy=lambda: again)
     try:
         theirs = json.loads(saved["config"]), saved["data"]
@@ -64,11 +64,11 @@ def load_insights(path: Path, result: RunResult, again: str) -> Insights:
         theirs = None, saved["data"]
     if theirs != (json.loads(json.dumps(result.config)), result.dataset["digest"]):
         raise RunError(
-            f"{path} is of another run than result.json beside it; both were left alone: {again}."
+            f"{path} belongs to another run than result.json; both were left alone: {again}."
         )
     try:
         return _restored(saved)
-    except Exception as problem:  # parts of other shapes fail in as many ways as there are
+    except Exception as problem:  # parts of other shapes fail in many ways
         why = " ".join(f"{type(problem).__name__}: {problem}".split()).rstrip(".")
         raise RunError(f"{path} does not fit this version ({why}); {again}.") from problem
 

@@ -1,4 +1,4 @@
-"""Every label's scores on the test rows: what means over labels hide."""
+"""Every label's scores on the test rows, which means over labels hide."""
 
 from __future__ import annotations
 

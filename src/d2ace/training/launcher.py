@@ -1,8 +1,8 @@
-"""The processes of a run on this machine: begun, watched and ended together.
+"""The processes of a run on this machine, started, watched and ended together.
 
-The process that was asked, the parent, trains nothing. It hands the run to processes of its own,
-passes a first signal on to them, which then save and end, and ends them all where one is gone or
-a second signal comes. Where the parent itself is gone, their pipe to it ends, and so do they.
+The parent process trains nothing. It starts the processes of the run. It passes a first signal on
+to them, so that they save and end. It ends them all if one is gone or a second signal comes. If the
+parent itself is gone, their pipe to it closes, and they end.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ if TYPE_CHECKING:
 
 __all__ = ["run_in_processes"]
 
-PAUSE = 0.5  # seconds between two looks at the processes
-AFTERMATH = 1.0  # seconds in which the end of a process shows that another one's error came from it
+PAUSE = 0.5  # seconds between two checks of the processes
+AFTERMATH = 1.0  # seconds in which a process's end explains another one's error
 GRACE = 60.0  # seconds for the others to save once one has stopped
 _TOLD = (RunError, UserError, DataError)
-_MISSED = "the same command goes on from the last checkpoint, if there is one"
+_MISSED = "run the same command again to resume from the last checkpoint, if there is one"
 
 
 def run_in_processes(
     world: int, make_fabric: Callable[[], Fabric], run: Callable[[Fabric], str]
 ) -> str:
-    """Have ``world`` processes run it, each with a Fabric of its own; what the first returns."""
+    """Run it in ``world`` processes, each with its own Fabric; return the first one's value."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise UserError(
-            "New processes import your script, which starts processes itself; put what it does "
-            'under `if __name__ == "__main__":`.'
+            "New processes import your script, which starts processes itself; put its code under "
+            '`if __name__ == "__main__":`.'
         )
     main = sys.modules["__main__"]
     script = getattr(main, "__file__", None) if main.__spec__ is None else None
     if script is not None and not os.path.exists(script):
         raise UserError(
-            f"New processes import your script, but {script} is no file; save it as one, or use "
-            "devices=1."
+            f"New processes import your script, but {script} is not a file; save the script, or "
+            "use devices=1."
         )
     try:
         work = pickle.dumps((make_fabric, run, _flags()))
-    except Exception as problem:  # whatever it is that something of the caller's raises
+    except Exception as problem:  # the caller's objects may raise anything
         raise _unsendable(problem) from problem
     children: list[_Child] = []
     port = _free_port()
@@ -85,11 +85,11 @@ def run_in_processes(
 
 @dataclass
 class _Asked:
-    """What signals have asked for."""
+    """The signals received so far."""
 
     signum: int | None = None
     over: bool = False
-    """Whether all processes are being ended: nothing may come between."""
+    """Whether all processes are being ended, which nothing may interrupt."""
 
 
 class _Child:
@@ -110,15 +110,15 @@ class _Child:
         self.ends = (self._answers, self.process.sentinel)
 
     def hand(self, work: bytes) -> None:
-        with suppress(OSError):  # it is gone, which is found out soon
+        with suppress(OSError):  # it is gone, which :meth:`lost` reports
             self._tasks.send_bytes(work)
 
     def pass_on(self, signum: int) -> None:
-        if hasattr(os, "setpgrp") and self.process.exitcode is None:  # else it got the same one
+        if hasattr(os, "setpgrp") and self.process.exitcode is None:  # otherwise it got it too
             os.kill(self.process.pid or 0, signum)
 
     def hear(self) -> None:
-        """Take its answer if there is one."""
+        """Read its answer if there is one."""
         with suppress(EOFError, OSError):
             if self.answer is None and self._answers.poll():
                 self.answer = self._answers.recv()
@@ -128,11 +128,11 @@ class _Child:
         """Whether it ended without an answer."""
         ended = self.process.exitcode is not None
         if ended:
-            self.hear()  # which may have come since
+            self.hear()  # an answer may have come since
         return ended and self.answer is None
 
     def why(self) -> Exception:
-        """Its end as an error."""
+        """The error for its end."""
         code = self.process.exitcode or 0
         if -code in SIGNALS:
             return _interrupted(-code)
@@ -151,7 +151,7 @@ class _Child:
 
 
 def _outcome(children: list[_Child]) -> str:
-    """Wait for all to end well, or for one that does not."""
+    """Wait until all have ended well, or one has failed."""
     deadline: float | None = None
     while True:
         silent = [child for child in children if child.answer is None]
@@ -166,7 +166,7 @@ def _outcome(children: list[_Child]) -> str:
         if gone and not stopped:
             raise gone[0].why()
         if stopped and deadline is None:
-            deadline = monotonic() + GRACE  # another one may be writing the checkpoint
+            deadline = monotonic() + GRACE  # another may be writing the checkpoint
         waiting = any(child.answer is None and not child.gone for child in children)
         if stopped and (not waiting or monotonic() > (deadline or 0.0)):
             raise stopped[0]
@@ -175,9 +175,9 @@ def _outcome(children: list[_Child]) -> str:
 
 
 def _cause(children: list[_Child]) -> Exception:
-    """The error that the others come from: a process that ends takes the others with it.
+    """The error that caused the others: a process that ends makes the others fail.
 
-    What it said of itself counts before what they make of it, whichever came first.
+    An error that a process reports itself counts first, whatever the order.
     """
     for child in children:
         if not any(isinstance(each.answer, _TOLD) for each in children):
@@ -197,7 +197,7 @@ def _interrupted(signum: int) -> RunInterrupted:
 def _passed_on(children: list[_Child]) -> Iterator[_Asked]:
     """While entered, a first signal goes to the children, and a second one ends them at once."""
     asked = _Asked()
-    if threading.current_thread() is not threading.main_thread():  # only it may set handlers
+    if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
         yield asked
         return
 
@@ -230,11 +230,11 @@ def _passed_on(children: list[_Child]) -> Iterator[_Asked]:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Signals come after this, here and in a process started inside, which lets them in itself."""
+    """Block signals until after this, here and in a process started inside, which unblocks them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # which would let them in
+    resource_tracker.ensure_running()  # it would unblock them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
@@ -257,7 +257,7 @@ def _free_port() -> int:
 
 
 def _flags() -> dict[str, bool]:
-    """What a program may have set for torch as a whole, and new processes must be told."""
+    """Global settings of torch that new processes must copy."""
     return {
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
@@ -269,10 +269,10 @@ def _flags() -> dict[str, bool]:
 
 
 def _work(tasks: Any, answers: Any, rank: int, world: int, port: int) -> None:
-    for each in heeded_signals():  # until the run listens, they end the process, without a word
+    for each in heeded_signals():  # until the run handles them, they silently end the process
         signal.signal(each, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
-        os.setpgrp()  # a signal to the whole group is for the parent, which passes it on
+        os.setpgrp()  # the parent passes on a signal to its group
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     try:
         make_fabric, run, flags = pickle.loads(tasks.recv_bytes())  # noqa: S301 - the parent's
@@ -293,7 +293,7 @@ def _work(tasks: Any, answers: Any, rank: int, world: int, port: int) -> None:
     torch.use_deterministic_algorithms(flags["deterministic"], warn_only=flags["warn_only"])
     torch.backends.cudnn.benchmark = flags["benchmark"]
     try:
-        with lasting_streams():  # of which the run may tell
+        with lasting_streams():  # the run may print to them
             answer: str | Exception = make_fabric().launch(run)
     except Exception as error:
         answer = _portable(error)
@@ -302,14 +302,14 @@ def _work(tasks: Any, answers: Any, rank: int, world: int, port: int) -> None:
 
 
 def _end_with(tasks: Any) -> None:
-    """End this process when the parent does, however that ends."""
+    """End this process when the parent ends, however it ends."""
     with suppress(EOFError, OSError):
         tasks.recv_bytes()
     os._exit(1)
 
 
 def _portable(error: Exception) -> Exception:
-    """The error as it can be sent, with where it was raised."""
+    """The error in a form that can be pickled, with its traceback as a note."""
     told = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own

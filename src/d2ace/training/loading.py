@@ -25,7 +25,7 @@ def load_run(path: str | Path) -> SavedRun:
     """The finished run in a folder, ready to predict."""
     folder = given_path(path, "the folder of a run")
     if not folder.is_dir():
-        raise UserError(f"There is no folder {folder}; name the out folder of a run.")
+        raise UserError(f"There is no folder {folder}; give the out folder of a run.")
     if not (folder / "result.json").exists():
         raise RunError(f"{folder} holds no finished run; train it to its end first.")
     result, place = RunResult.read(folder / "result.json"), folder / "best.pt"
@@ -40,8 +40,8 @@ def load_run(path: str | Path) -> SavedRun:
 
 
 def _usable(result: RunResult, folder: Path) -> RunConfig:
-    """The configuration of a run, as far as predicting needs it."""
-    # What chose the batches or corrected labels may be a file that is gone; it is not needed.
+    """The parts of a run's configuration that predicting needs."""
+    # The files of the selector or of corrected labels may be gone; they are not needed.
     forgotten: dict[str, Any] = {
         "selector": "random",
         "selector_options": {},
@@ -60,7 +60,7 @@ def _usable(result: RunResult, folder: Path) -> RunConfig:
 
 
 def _refuse_other_code(model: str, source: str | None, folder: Path) -> None:
-    """The class of a model of one's own must be where it was, and as it was."""
+    """Your own model's class must be where it was, and unchanged."""
     try:
         if MODEL_FAMILY.source(model) in (None, source):
             MODEL_FAMILY.find(model)
@@ -68,24 +68,24 @@ def _refuse_other_code(model: str, source: str | None, folder: Path) -> None:
         why = "has changed since"
     except ValueError as problem:
         if not is_own(model):
-            return  # told as a run of another version
+            return  # reported as a run of another version
         why = f"cannot be used now ({str(problem).rstrip('.')})"
     raise RunError(
-        f"{folder} was trained with the model {model}, whose code {why}; put the file back as it "
-        f"was, or {AGAIN}."
+        f"{folder} was trained with the model {model}, whose code {why}; restore the file, or "
+        f"{AGAIN}."
     )
 
 
 def _refuse_other_run(place: Path, result: RunResult, saved: dict[str, Any]) -> None:
-    """Weights and result belong together."""
+    """Refuse weights and a result of different runs."""
     try:
         differing = differences(result.config, json.loads(saved["config"]))
     except (ValueError, TypeError, AttributeError):
-        differing = ["a config that is none"]
+        differing = ["an invalid config"]
     if saved["epoch"] != result.best_epoch:
         differing.append(f"epoch {saved['epoch']} instead of {result.best_epoch}")
     if differing:
         raise RunError(
-            f"{place} is of another run than result.json beside it ({', '.join(differing)}); both "
+            f"{place} belongs to another run than result.json ({', '.join(differing)}); both "
             f"were left alone: {AGAIN}."
         )

@@ -1,4 +1,4 @@
-"""A finished run as a model to use: its best weights, its scaling, its names.
+"""A finished run, ready to predict: its best weights, its scaling, its names.
 
 Runs on images are in :mod:`.saved_images`.
 """
@@ -34,7 +34,7 @@ __all__ = ["SavedRun", "rebuilt"]
 
 
 class SavedRun:
-    """What :func:`load_run` gives: the trained model, and how to use it on rows as they come."""
+    """The trained model that :func:`load_run` returns, to use on rows before any scaling."""
 
     model: MultiLabelModel
 
@@ -45,9 +45,9 @@ class SavedRun:
         self.label_names: list[str] = saved["label_names"]
         try:
             self.thresholds = _thresholds(saved["thresholds"], len(self.label_names))
-            """From which probability on :meth:`predict` says yes [q]; tuned on validation rows."""
+            """Thresholds [q] that :meth:`predict` uses, one per label; tuned on validation rows."""
             self._restore(config, saved)
-        except RunError:  # has a sentence of its own, as about a backbone's weights that are gone
+        except RunError:  # already explains itself, such as lost weights of a backbone
             raise
         except Exception as problem:  # parts of other shapes fail in as many ways as there are
             why = " ".join(f"{type(problem).__name__}: {problem}".split())
@@ -66,12 +66,11 @@ class SavedRun:
         self.model = rebuilt(config.model, config.model_options, len(self._features), saved)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.floating]:
-        """Probabilities [n, q] for rows ``X`` [n, d], dense or sparse, as they were before scaling.
+        """Probabilities [n, q] for rows ``X`` [n, d], dense or sparse, not scaled.
 
         ``X`` has either all features of the dataset or only those that preparation kept, in their
-        order; of a ``MultiLabelData`` and of a DataFrame they are found by name, and missing cells
-        of the former become what they became in training. The training fold's own scaling is
-        applied.
+        order. In a ``MultiLabelData`` or a DataFrame they are found by name. Missing cells of a
+        ``MultiLabelData`` are filled as in training. The scaling of the training fold is applied.
         """
         missing = None
         if isinstance(X, MultiLabelData):
@@ -92,7 +91,7 @@ class SavedRun:
         if self._fill is not None:
             X = filled(X, missing, self._fill)
         if sp.issparse(X) and self._scaler.low.any():
-            X = X.toarray()  # trained on dense features, whose zeros move
+            X = X.toarray()  # trained on dense features: scaling moves zeros
         X = self._scaler.transform(X)
         rows = Rows(sp.csr_matrix(X) if sp.issparse(X) else X).to(torch.device("cpu"), self._dtype)
         with self.model.unchanging():
@@ -107,7 +106,7 @@ class SavedRun:
         return data.X[:, columns], data.missing and data.missing.features(columns)
 
     def _framed(self, frame: Any) -> Any:
-        """The same of a DataFrame, whose columns may have numbers instead of names."""
+        """The same for a DataFrame, whose columns may have numbers instead of names."""
         have = tuple(frame.columns)
         if not all(isinstance(name, str) for name in have):
             return frame.to_numpy()
@@ -123,9 +122,9 @@ class SavedRun:
 
     @cached_property
     def insights(self) -> Insights | None:
-        """What training knows about the data; None of a run without ``insights=True``.
+        """What training reveals about the data; None for a run without ``insights=True``.
 
-        Rows have their numbers in the data that the run was given, and labels their names.
+        Rows have their indices in the data that you passed, and labels their names.
         Validation and test rows were not observed (``insights.unobserved``).
         """
         if not self.result.config.get("insights"):
@@ -137,10 +136,10 @@ class SavedRun:
         return next(self.model.parameters()).dtype
 
     def predict(self, X: Any, threshold: Any = None) -> npt.NDArray[np.uint8]:
-        """Zeros and ones [n, q]: which probabilities reach the threshold.
+        """Zeros and ones [n, q]: 1 where the probability reaches the threshold.
 
-        By default the run's own :attr:`thresholds`, one for each label; give a number, or one for
-        each label, to use yours.
+        The default is the run's :attr:`thresholds`, one for each label; pass a number, or one for
+        each label, to override them.
         """
         labels = len(self.label_names)
         limit = self.thresholds if threshold is None else checked_threshold(threshold, labels)
@@ -151,7 +150,7 @@ class SavedRun:
 
 
 def _numbers(X: Any) -> Any:
-    """A table of numbers as it is; objects and text as numbers of 32 bits, if they can be."""
+    """A numeric table unchanged; objects and text as float32, if they can be converted."""
     try:
         X = as_table("X", X)
         if X.dtype.kind in "OUS":
@@ -165,18 +164,18 @@ def _numbers(X: Any) -> Any:
 
 
 def _columns(have: tuple[str, ...], want: tuple[str, ...]) -> list[int] | None:
-    """Where the features ``want`` are among ``have``; None if they stand there as they are."""
+    """Positions of the features ``want`` in ``have``; None if both are the same."""
     if have == want:
         return None
     place = {name: column for column, name in enumerate(have)}
     absent = [name for name in want if name not in place]
-    # Features that nobody named can be told by their position alone.
+    # Features without names can only be identified by position.
     if numbered(have) or numbered(want):
         if len(have) == len(want):
             return [place[name] for name in want] if not absent else None
         raise UserError(
-            f"The data has {len(have)} features and the run {len(want)}, and they have no names to "
-            "tell them by; give rows with the features of the run."
+            f"The data has {len(have)} features and the run {len(want)}, and names to match them "
+            "are missing; give rows with the features of the run."
         )
     if absent or len(place) < len(have):
         what = f"no feature {absent[0]!r}" if absent else "two features of one name"
@@ -191,7 +190,7 @@ def _columns(have: tuple[str, ...], want: tuple[str, ...]) -> list[int] | None:
 def _refuse_unfit(
     names: list[str], columns: npt.NDArray[np.int64], vectors: dict[str, Tensor | None]
 ) -> None:
-    """Parts that are whole, each for itself, must fit each other, too."""
+    """Intact parts must also fit each other."""
     if columns.ndim != 1 or not all(0 <= column < len(names) for column in columns):
         raise ValueError(f"its features are not among the {len(names)} that have names")
     for name, vector in vectors.items():
@@ -214,7 +213,7 @@ def rebuilt(
         restoring = find_model(name).restoring(options, saved["weights"])
         model = make_model(name, n_features, labels, **restoring)
     first, _ = next(model.named_parameters())
-    if saved["weights"][first].dtype == torch.float64:  # as precision="64-true" trains
+    if saved["weights"][first].dtype == torch.float64:  # trained with precision="64-true"
         model.double()
     model.load_state_dict(saved["weights"])
     return model.eval()

@@ -1,4 +1,4 @@
-"""Predictions as CSV: on standard output, or in a file that is there as a whole or not at all."""
+"""Predictions as CSV: on standard output, or in a file that is written atomically."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["refuse_other_file", "write_predictions"]
 
 
 def refuse_other_file(path: Path, header: Sequence[str]) -> None:
-    """Refuse to replace anything but predictions under the same header, or an empty file."""
+    """Refuse to replace anything but predictions with the same header, or an empty file."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; it was left alone: name a file with -o.")
     if not path.is_file():
@@ -49,7 +49,7 @@ def write_predictions(
 def _stream(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
-    elif path.exists() and not path.is_file():  # a pipe or a device stays what it is
+    elif path.exists() and not path.is_file():  # a pipe or a device is not replaced
         with path.open("w", newline="", encoding="utf-8") as stream:
             yield stream
     else:
@@ -63,7 +63,7 @@ def _stream(path: Path | None) -> Iterator[TextIO]:
 def _naming(path: Path | None) -> Iterator[None]:
     try:
         yield
-    except BrokenPipeError:  # told by whoever started us
+    except BrokenPipeError:  # reported by the command line
         raise
     except OSError as problem:
         place, why = path or "standard output", problem.strerror or problem

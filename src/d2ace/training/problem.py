@@ -23,7 +23,7 @@ _DENSE_BYTES = 2**31  # features up to this size are kept dense, on the device o
 
 
 class Rows:
-    """Inputs of a model that give batches of rows as dense tensors on a device.
+    """Model inputs that return batches of rows as dense tensors on a device.
 
     This one holds a table, dense or sparse; images are in :mod:`.images.rows`.
     """
@@ -43,7 +43,7 @@ class Rows:
         return int((self._csr if self._dense is None else self._dense).shape[0])  # type: ignore[union-attr]
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Rows:
-        """Give rows on ``device`` and of ``dtype`` from now on."""
+        """Return rows on ``device`` and of ``dtype`` from now on."""
         self._device, self._dtype = device, dtype
         if self._dense is not None:
             self._dense = self._dense.to(device, dtype)
@@ -61,22 +61,22 @@ class Rows:
     def batches(
         self, parts: Iterable[BatchPart], epoch: int, first: int, *, ahead: bool
     ) -> Iterator[Drawn]:
-        """Parts of an epoch's batches from number ``first`` on, each with its rows.
+        """Parts of an epoch's batches, starting at number ``first``, each with its rows.
 
-        ``ahead`` allows to ask for parts before they are needed.
+        ``ahead`` allows loading parts before they are needed.
         """
         for part in parts:
             yield part, self.take(part.rows)
 
     def chunks(self) -> Iterator[Tensor]:
-        """All rows in their order, in pieces that fit any device."""
+        """All rows in order, in pieces that fit any device."""
         for start in range(0, len(self), self.at_once):
             yield self.take(slice(start, start + self.at_once))
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Some rows of a dataset; ``rows`` are their numbers in the prepared data."""
+    """Some rows of a dataset; ``rows`` are their indices in the prepared data."""
 
     X: Any
     """A table [n, d], or the :class:`Rows` of images."""
@@ -94,12 +94,12 @@ class Loaded:
     row_names: tuple[str, ...] | None
     """The files of images."""
     rows: Ints
-    """Numbers, in the loaded data, of the prepared rows."""
+    """Indices, in the loaded data, of the prepared rows."""
     labels: Ints
-    """The same of labels."""
+    """The same for labels."""
 
     def with_training(self, train: Split) -> tuple[sp.csr_matrix, Ints]:
-        """Used labels of all rows, those of ``train`` as trained, and these rows' numbers."""
+        """Used labels of all rows, with ``train`` rows as trained, and these rows' indices."""
         numbers = self.rows[train.rows]
         others = np.setdiff1d(np.arange(self.Y.shape[0]), numbers)
         stacked = sp.vstack([train.Y, self.Y[others][:, self.labels]], format="csr")
@@ -108,7 +108,7 @@ class Loaded:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What one run trains, validates and tests on, features scaled by the training rows."""
+    """The training, validation and test rows of a run, features scaled by the training rows."""
 
     name: str
     train: Split
@@ -116,17 +116,17 @@ class Problem:
     test: Split
     scaler: Scaler | None
     fill: npt.NDArray[np.float32] | None
-    """What a missing cell of each used feature becomes before scaling."""
+    """The value that fills missing cells of each used feature, before scaling."""
     features: Ints
-    """Numbers, in the loaded data, of the features that are used."""
+    """Indices, in the loaded data, of the used features."""
     feature_names: tuple[str, ...]
     """Names of all features of the loaded data."""
     label_names: tuple[str, ...]
     loaded: Loaded
     digest: str
-    """A fingerprint of the rows, uncorrected, so that a run never goes on with other data."""
+    """A fingerprint of the uncorrected rows, so that a run never resumes with other data."""
     model_options: dict[str, Any] | None = None
-    """What the model is made with, where that is not what the configuration says."""
+    """Options of the model that differ from the configuration."""
 
     @property
     def sizes(self) -> dict[str, Any]:

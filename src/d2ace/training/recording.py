@@ -1,6 +1,6 @@
-"""Case studies: what selection did to whom, recorded while a run trains.
+"""Case studies: how selection treats rows and labels, recorded while a run trains.
 
-Nothing here changes the run: no random number is drawn and every pass is in evaluation mode.
+Recording does not change the run: it draws no random number, and every pass is in evaluation mode.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Recorder:
     - at the start of the chosen epochs, P [n] and the loss of every instance by an evaluation pass,
     - after every epoch, the validation AUC of each label and the label weights in force,
     - once, the outlier score o_i: the mean, over the labels of i, of the share of its five nearest
-      neighbours that lack the label (0 for a row without labels).
+    neighbours that lack the label (0 for a row without labels).
     """
 
     def __init__(self, problem: Problem, space: Any, epochs: int) -> None:
@@ -79,7 +79,7 @@ class Recorder:
         return buffer.getvalue()
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it."""
+        """The part that a checkpoint keeps."""
         return {
             "P": [torch.from_numpy(p) for p in self._P],
             "loss": [torch.from_numpy(loss) for loss in self._loss],
@@ -91,7 +91,7 @@ class Recorder:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken."""
+        """Resume from a state that :meth:`state_dict` returned."""
         self._P = [p.numpy() for p in state["P"]]
         self._loss = [loss.numpy() for loss in state["loss"]]
         self._auc = [auc.numpy() for auc in state["auc"]]

@@ -1,4 +1,4 @@
-"""What a run leaves behind: its numbers, and how they came about."""
+"""The result of a run: its numbers, and how they were obtained."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .verified import FORMAT, NUMBER, Parts, fault_of, load_json, save_json
 __all__ = ["STILL_IMPROVING", "RunResult", "environment", "still_improving"]
 
 STILL_IMPROVING = "more epochs or a higher learning rate would probably gain more than selection"
-"""What a run with :func:`still_improving` is told."""
+"""The remark on a run with :func:`still_improving`."""
 
 
 def still_improving(best_epoch: int, epochs: int) -> bool:
@@ -34,12 +34,12 @@ def still_improving(best_epoch: int, epochs: int) -> bool:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The end of a run.
+    """The result of a run.
 
-    ``test`` holds the metrics on the test fold of the weights of ``best_epoch``, which is the epoch
-    with the best monitored score on the validation rows, whose metrics are in ``validation``.
-    ``history`` has an entry for each epoch. ``undefined`` counts the labels that had one class only
-    and so do not count in label-wise means. ``seconds`` are wall-clock seconds by part.
+    ``best_epoch`` has the best monitored score on the validation rows. ``validation`` and ``test``
+    hold the metrics of its weights on the validation rows and the test fold. ``history`` has an
+    entry for each epoch. ``undefined`` counts the labels with only one class, which label-wise
+    means leave out. ``seconds`` are wall-clock seconds by part.
     """
 
     config: dict[str, Any]
@@ -53,11 +53,11 @@ class RunResult:
     cpu_seconds: float
     history: list[dict[str, Any]]
     tuning: list[dict[str, Any]] | None = None
-    """With ``tune``: the combinations that were tried, each with its best validation score."""
+    """With ``tune``: the tried combinations, each with its best validation score."""
     per_label: dict[str, list[Any]] | None = None
     """A table in columns, a row per label: ``label``, ``train_positives``, ``test_positives``, and
     on the test rows ``auc``, ``average_precision``, ``f1`` at 0.5, ``f1_tuned``. NaN where a label
-    lacks a class. None for results stored before there was one."""
+    lacks a class. None for results stored by an older version."""
 
     @property
     def still_improving(self) -> bool:
@@ -68,12 +68,12 @@ class RunResult:
         return still_improving(self.best_epoch, self.config["epochs"])
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as JSON holds it; a number that is not defined becomes None."""
+        """The result as JSON values; an undefined number becomes None."""
         return {"format": FORMAT, **_map_floats(asdict(self), _to_plain)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunResult:
-        """The result that :meth:`to_dict` gave."""
+        """The result from the values of :meth:`to_dict`."""
         names = {item.name for item in fields(cls)}
         if values.get("format") != FORMAT or names - set(_OPTIONAL) - set(values):
             raise RunError(
@@ -111,7 +111,7 @@ class RunResult:
         return cls.from_dict(content)
 
     def write(self, path: Path) -> None:
-        """Write the result as a whole, with a checksum."""
+        """Write the result atomically, with a checksum."""
         save_json(path, self.to_dict())
 
     def __repr__(self) -> str:
@@ -142,7 +142,7 @@ _PARTS: Parts = {
 _OPTIONAL = ("tuning", "per_label")
 _UNDEFINED = (*NUMBER, type(None))
 _TUNED = tuple(name for name, one in METRICS.items() if one.needs_thresholds)
-"""Metrics at thresholds tuned on the validation rows: of test rows alone."""
+"""Metrics at thresholds tuned on the validation rows: for test rows only."""
 _TESTED: Parts = dict.fromkeys(METRICS, _UNDEFINED)
 _VALIDATED: Parts = {name: kind for name, kind in _TESTED.items() if name not in _TUNED}
 _SIZES = ("features", "labels", "train", "validation", "test")
@@ -161,14 +161,14 @@ _TRIED: Parts = {
 
 
 def _fault(content: Mapping[str, Any]) -> str | None:
-    """What is wrong inside the parts of a result, or None."""
+    """The fault inside the parts of a result, or None."""
     faults = {
         "config": fault_of_config(content["config"]),
         "dataset": fault_of(content["dataset"], _DATASET),
         "undefined": fault_of(content["undefined"], {"validation": int, "test": int}),
         "seconds": fault_of(content["seconds"], dict.fromkeys(content["seconds"], NUMBER)),
     }
-    # Metrics may have been added since: all parts lack the same ones, none the monitored one.
+    # Metrics may be newer: all parts lack the same ones, and none lacks the monitored one.
     every = [content["validation"], content["test"]]
     every += [one.get("validation") for one in content["history"] if isinstance(one, dict)]
     had = {name for one in every if isinstance(one, dict) for name in one}
@@ -207,14 +207,14 @@ def _fault_of_columns(table: Mapping[str, Any], sizes: Mapping[str, Any]) -> str
 
 
 def _remedy() -> str:
-    return "move it away and start the run again, which ends anew from its last checkpoint"
+    return "move it away and start the run again, which resumes from its last checkpoint"
 
 
 _SHOWN = ("macro_auc", "macro_f1", "ranking_loss")
 
 
 def environment(devices: int, accelerator: str) -> dict[str, Any]:
-    """What a number may depend on beside the configuration."""
+    """What numbers may depend on besides the configuration."""
     return {
         "d2ace": VERSION,
         "python": platform.python_version(),
@@ -228,7 +228,7 @@ def environment(devices: int, accelerator: str) -> dict[str, Any]:
 
 
 def _defined(values: Mapping[str, float | None], metrics: Parts) -> dict[str, float]:
-    """A metric that was added since is as one that is undefined."""
+    """A metric that is newer than the result counts as undefined."""
     values = {**dict.fromkeys(metrics), **values}
     return {name: math.nan if value is None else value for name, value in values.items()}
 

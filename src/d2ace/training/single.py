@@ -42,9 +42,9 @@ def train_config(
     watch: Watch | None = None,
     progress: Progress | None = None,
 ) -> RunResult:
-    """:func:`train` for a configuration; ``data`` replaces what it names.
+    """:func:`train` for a configuration; ``data`` overrides its data.
 
-    ``progress`` is called with the images done and all images while features are stored.
+    While features are stored, ``progress`` gets the number of finished images and of all images.
     """
     checkpoint_every = (
         None if checkpoint_every is None else whole(checkpoint_every, "checkpoint_every")
@@ -52,23 +52,23 @@ def train_config(
     threads = None if threads is None else whole(threads, "threads")
     workers = None if workers is None else whole(workers, "workers", 0)
     devices = whole(devices, "devices")
-    if threads is not None and threads > _MOST_THREADS:  # torch ends the process without a word
+    if threads is not None and threads > _MOST_THREADS:  # torch would silently end the process
         raise UserError(f"threads is {threads}; torch can use {_MOST_THREADS} at most.")
     if out is None and (tensorboard or checkpoint_every or config.record or config.insights):
         raise UserError(
-            "Checkpoints, event files, records and insights need a folder; name one with out."
+            "Checkpoints, event files, records and insights need a folder; choose one with out."
         )
     folder = None if out is None else RunFolder(given_path(out, "out"), config)
     if folder is not None:
-        folder.check(resume=resume)  # as what it refuses needs no data to be loaded
+        folder.check(resume=resume)  # before the data are loaded
     fabric = make_fabric(devices, accelerator, config.precision)
     started = perf_counter()
     problem = make_problem(config, data, fabric.device, workers, progress)
     with ExitStack() as stack:
         if folder is not None:
             ended = problem, fabric.world_size
-            done = folder.finished(*ended) if resume else None  # nobody changes a result
-            if done is None and first_process():  # the only one to write, alone from now on
+            done = folder.finished(*ended) if resume else None  # a result never changes
+            if done is None and first_process():  # the only one that writes
                 stack.enter_context(folder.alone())
                 folder.check(resume=resume)
                 done = folder.finished(*ended) if resume else None

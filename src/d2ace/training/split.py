@@ -1,4 +1,4 @@
-"""From a dataset to the rows of one run: prepared, split, filled and scaled by training rows."""
+"""From a dataset to the rows of one run: prepare, split, fill and scale by training rows."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def make_problem(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Problem:
-    """Load (unless ``data`` is given), prepare, split, fill and scale as ``config`` says.
+    """Load (unless you pass ``data``), prepare, split, fill and scale by ``config``.
 
-    The folds are the published ones where the dataset has some, otherwise five-fold iterative
-    stratification with seed 0: every seed of a run sees the same folds. The validation rows, a
+    The folds are the published ones if the dataset has some, otherwise five-fold iterative
+    stratification with seed 0: every seed of a run has the same folds. The validation rows, a
     stratified share of the training fold, differ from seed to seed.
     """
     if config.images:
@@ -110,7 +110,7 @@ def _refuse_other_data(config: RunConfig, data: Any) -> NoReturn:
 
 
 def no_data(given: Any) -> UserError:
-    """The error for what is neither data nor names any."""
+    """The error for something that is neither data nor a name of data."""
     kind = "None" if given is None else f"a {type(given).__name__}"
     return UserError(
         f"The data is {kind}, which cannot be trained on; give a name, a path or a "
@@ -132,7 +132,7 @@ def _folds(config: RunConfig, data: MultiLabelData) -> list[tuple[Ints, Ints]]:
     if config.folds == 5:
         try:
             return protocol_folds(data.name, data.Y).folds()
-        except DataError:  # no published folds for this dataset as it was prepared here
+        except DataError:  # no published folds fit this preparation
             pass
     return folds(data.Y, n_splits=config.folds, seed=0)
 

@@ -1,4 +1,4 @@
-"""The paper's grids of hyperparameters, searched on validation rows only."""
+"""Search of the paper's grids of hyperparameters on validation rows only."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def tuned(
     running: dict[str, Any],
     begin: Callable[[RunConfig, str], None] | None = None,
 ) -> RunResult:
-    """The best run of the grid by validation score; its ``tuning`` lists all that were tried.
+    """The best run of the grid by validation score; its ``tuning`` lists all tried combinations.
 
-    First the model's hyperparameters, every combination; then, with the best of them, K of the
-    selector. Options given explicitly stay as they are. With ``out`` every run has a folder of its
-    own in ``out/tune``, so that an interrupted search goes on, and the best one is copied to
-    ``out``. ``begin`` is told of every candidate before it is trained, with its title.
+    It first tries every combination of the model's hyperparameters, then, with the best of them, K
+    of the selector. Options that you set stay fixed. With ``out``, every run has its own folder in
+    ``out/tune``, so that an interrupted search resumes; the best run is copied to ``out``.
+    ``begin`` is called with the title of every candidate before it is trained.
     """
     models = _open(MODEL_GRIDS.get(config.model, {}), config.model_options)
     selectors = _open(SELECTOR_GRIDS.get(config.selector, {}), config.selector_options)
@@ -84,13 +84,13 @@ def tuned(
     chosen = replace(best[1], tuning=tried)
     if out is not None and best[2] is not None and first_process():
         with RunFolder(out, config).alone():
-            _refuse_other_run(out, config)  # which may have come during the search
+            _refuse_other_run(out, config)  # another may have started during the search
             _copy(best[2], out, chosen)
     return chosen
 
 
 def _refuse_other_run(out: Path, config: RunConfig) -> None:
-    """Only what this very search has put there may be replaced."""
+    """Only files of this same search may be replaced."""
     RunFolder(out, config).refuse_strangers()
     what, tuning = "the result of another run", None
     if (out / "result.json").exists():

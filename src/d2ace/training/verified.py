@@ -1,4 +1,4 @@
-"""The files of a run: written whole or not at all, and verified before anything is made of them."""
+"""The files of a run: written atomically, and verified before use."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ Parts = Mapping[str, type | tuple[type, ...]]
 
 
 def elsewhere() -> str:
-    """What to do about a file that cannot be used, where there is nothing better."""
+    """The general remedy for a file that cannot be used."""
     return "choose another folder with out"
 
 
 def save_bytes(path: Path, content: bytes | memoryview, *, before: Path | None = None) -> None:
-    """Put ``content`` at ``path``: after a crash at any moment the old or the new file is there."""
+    """Write ``content`` to ``path``: after a crash at any moment, the old or new file is there."""
     try:
         write_whole(path, content, before=before)
     except OSError as problem:
         raise RunError(
-            f"{path} could not be written ({problem.strerror or problem}); make room or choose "
-            "another folder with out, and start again: the run goes on from its last checkpoint."
+            f"{path} could not be written ({problem.strerror or problem}); free some space or "
+            "choose another folder with out, and start again to resume from the last checkpoint."
         ) from problem
 
 
