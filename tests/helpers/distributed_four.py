@@ -84,6 +84,7 @@ def cases() -> dict[str, Callable[[], d2ace.Selector]]:
         "ones": lambda: make("ml_unc", preset="reference"),
         "mirrored": lambda: make("d2ace", preset="reference", warmup=1),
         "float32": lambda: make("d2ace", dtype=torch.float32),
+        "compact": lambda: make("ml_unc", state="compact"),
         "epoch": lambda: make("d2ace", draw="epoch", rows_per_epoch=(1.0, 0.4)),
         "again": lambda: make("d2ace", replacement=True, importance_weighting=True),
         "few": lambda: make("d2ace", n=5, batch_size=4),  # a process keeps no row

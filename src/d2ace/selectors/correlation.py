@@ -234,10 +234,9 @@ class _BinCounts:
         table[rows.unsqueeze(1), self.place] = together
         # the other label's usual bin: what is left of each row
         left = table.new_zeros(len(table), q)
-        left[rows] = self.single[self.place[mine], None] - table.view(-1, q, BINS)[rows].sum(dim=2)
-        table.view(-1, q, BINS).scatter_(
-            2, self.usual.expand_as(left).unsqueeze(2), left[..., None]
-        )
+        cells = table.view(-1, q, BINS)
+        left[rows] = self.single[self.place[mine], None] - cells[rows].sum(dim=2)
+        cells.scatter_(2, self.usual.expand_as(left).unsqueeze(2), left.unsqueeze(2))
         # and this label's: what is left of each column
         table = table.view(-1, BINS, q * BINS)
         usual = self.usual[labels].view(-1, 1, 1).expand(-1, 1, q * BINS)

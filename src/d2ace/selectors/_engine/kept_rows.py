@@ -51,7 +51,7 @@ class KeptRows:
 
     def saved(self, state: Tensor) -> Tensor:
         """State of the rows kept here as one tensor [n, ...]."""
-        return state.clone()
+        return state.clone(memory_format=torch.contiguous_format)  # however it lies in memory
 
     def loaded(self, state: Tensor) -> Tensor:
         """The rows kept here, of a saved tensor [n, ...]."""

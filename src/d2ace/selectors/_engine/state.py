@@ -127,7 +127,8 @@ def _plain(value: Any) -> Any:
 def _refuse_other_selectors(selector: Selector, state: dict[str, Any]) -> None:
     own = identity(selector)
     pairs = [(key, state[key], own[key]) for key in ("method", "shape", "labels")]
-    saved = state["options"] if isinstance(state["options"], dict) else {}
+    given = state["options"] if isinstance(state["options"], dict) else {}
+    saved = {"state": "full", **given}  # the only one before there was the option
     options = own["options"]
     pairs += [(key, saved.get(key), options.get(key)) for key in sorted({*saved, *options})]
     for key, theirs, ours in pairs:
