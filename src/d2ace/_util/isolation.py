@@ -23,12 +23,25 @@ def isolated(method: Function) -> Function:
 
     @functools.wraps(method)
     def run(self: Any, *arguments: Any, **options: Any) -> Any:
+        casting = [d for d in {*_AUTOCAST, self.state_device.type} if _casts(d)]
+        if not casting and not torch.is_inference_mode_enabled():
+            with torch.no_grad():  # as a rule; it runs twice a batch
+                return method(self, *arguments, **options)
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.no_grad())
-            for device in {*_AUTOCAST, self.state_device.type}:
-                if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-                    stack.enter_context(torch.autocast(device, enabled=False))
+            for device in casting:
+                stack.enter_context(torch.autocast(device, enabled=False))
             return method(self, *arguments, **options)
 
     return cast("Function", run)
+
+
+def _casts(device: str) -> bool:
+    """Whether autocast is on for a kind of device."""
+    return _may_cast(device) and torch.is_autocast_enabled(device)
+
+
+@functools.cache
+def _may_cast(device: str) -> bool:
+    return torch.amp.is_autocast_available(device)

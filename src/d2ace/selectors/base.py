@@ -33,7 +33,7 @@ from d2ace.selectors._engine.inputs import (
     probability_tensor,
 )
 from d2ace.selectors._engine.loss import weighted_loss
-from d2ace.selectors._engine.options import refuse_clashes, refuse_unknown
+from d2ace.selectors._engine.options import chosen_state, refuse_clashes, refuse_unknown
 from d2ace.selectors._engine.reminders import Reminders, warn_of_going_back
 from d2ace.selectors._engine.row_schedule import RowSchedule, checked_rows
 from d2ace.selectors._engine.state import feature_marks, refuse_unfit, state_of
@@ -79,7 +79,16 @@ class Selector(Sampler[list[int]]):
         rows after each epoch.
     insights : bool or Insights
         Keep :attr:`insights`: which labels are probably wrong, which rows are hard. They change no
-        batch. An :class:`~d2ace.Insights` of the same labels may have names, or a compact state.
+        batch. An :class:`~d2ace.Insights` of the same labels may have names, or a ``state`` of its
+        own; those that ``True`` makes have the selector's.
+    state : "full" or "compact", optional
+        How D2ACE and ML-Unc keep their history: 24 and 20 bytes a pair for a window of 5, or 8 and
+        6 in 16 and 8 bits. "full" up to 2^28 pairs, unless given; above, "compact", and a warning
+        says so. U is then off by at most 0.0022 and H by 0.0009 with the default options
+        (:mod:`d2ace.selectors.compact`), and each P_i by at most a factor s^(2 (e + 1/n)), with e
+        the largest shift of a weight scaled to [0, 1]. The other methods
+        keep 8 bytes or less anyway, and the same either way. A state of one is refused by the
+        other.
     device, dtype
         Where and how state is kept. By default on the device of the first observed predictions,
         in float32; weights and probabilities are always float64.
@@ -103,6 +112,8 @@ class Selector(Sampler[list[int]]):
     """Whether the method looks at ``features``; those of images cost a pass to make."""
     merges_updates: ClassVar[bool] = False
     """Whether rows of several batches may reach :meth:`update` in one call (faster)."""
+    has_compact_state: ClassVar[bool] = False
+    """Whether :meth:`make_memory` keeps less with ``state="compact"``."""
     draws_by_position: ClassVar[bool] = False
     """Whether random numbers of its own go to rows or labels by number, so that order matters."""
 
@@ -123,6 +134,7 @@ class Selector(Sampler[list[int]]):
         on_invalid: str = "error",
         predictions: str = "train",
         insights: bool | Insights = False,
+        state: str | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
         **unknown: Any,
@@ -144,7 +156,8 @@ class Selector(Sampler[list[int]]):
         refuse_clashes(self)
         self.on_invalid = inputs.choice("on_invalid", on_invalid, ("error", "skip"))
         self.predictions = inputs.choice("predictions", predictions, ("train", "full_pass"))
-        self.insights = insights_of(insights, self.labels, self.on_invalid)
+        self.state = chosen_state(type(self), state, self.n, self.q)
+        self.insights = insights_of(insights, self.labels, self.on_invalid, self.state)
         """What was observed says about the labels; None unless asked for."""
         self.device = None if device is None else chosen_device(device)
         if dtype not in (torch.float32, torch.float64):
@@ -249,6 +262,11 @@ class Selector(Sampler[list[int]]):
     def is_reference(self) -> bool:
         """Whether the method follows its authors' code."""
         return self.preset == "reference"
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether the method is asked for a smaller memory, of fewer digits."""
+        return self.state == "compact"
 
     @property
     def learns(self) -> bool:

@@ -14,6 +14,8 @@ from .scores import Positives, row_blocks
 
 BINS = 5  # equal bins of uncertainty on [0, 1] for mutual information
 JOINT = 1 << 23  # numbers of a table of joint counts: 64 MiB, all of it for up to 579 labels
+_ONE_HOT = 1 << 22  # numbers of G multiplied at once
+_STRIPE = 256  # columns of G that a product takes on its left
 _EMPTY = 1e-12  # a column of M with a norm below this has no direction
 
 
@@ -160,32 +162,77 @@ class LocalCorrelation:
 def mutual_information(uncertainty: Tensor) -> tuple[Tensor, Tensor]:
     """MI [q, q] between the binned columns of U, in nats, and the entropy [q] of each column."""
     n, q = uncertainty.shape
+    counted = _BinCounts(uncertainty)
     joint_entropy = torch.empty(q, q, dtype=torch.float64, device=uncertainty.device)
-    entropy = joint_entropy.new_empty(q)
+    single = counted.single.view(q, BINS) / n
+    entropy = torch.special.entr(single).sum(dim=1)
     height = max(1, JOINT // (BINS * BINS * q))
     for start in range(0, q, height):
         labels = slice(start, min(start + height, q))
-        counts = _joint_counts(uncertainty, labels)
-        joint = (counts / n).view(-1, BINS, q, BINS)
-        single = (counts.diagonal(start * BINS) / n).view(-1, BINS)
-        entropy[labels] = torch.special.entr(single).sum(dim=1)
+        joint = counted.joint(labels).div_(n)
         joint_entropy[labels] = torch.special.entr(joint).sum(dim=(1, 3))
     return entropy[:, None] + entropy[None, :] - joint_entropy, entropy
 
 
-def _joint_counts(uncertainty: Tensor, labels: slice) -> Tensor:
-    """How often bins of these labels and of all labels occur together: [labels·BINS, q·BINS]."""
-    n, q = uncertainty.shape
-    own = slice(labels.start * BINS, labels.stop * BINS)
-    height = own.stop - own.start
-    counts = torch.zeros(height, q * BINS, dtype=torch.float64, device=uncertainty.device)
-    for rows in row_blocks(n, q * BINS, uncertainty.device):
-        bins = (uncertainty[rows] * BINS).to(torch.int64).clamp_(0, BINS - 1)
-        one_hot = torch.zeros((*bins.shape, BINS), dtype=torch.float32, device=bins.device)
-        one_hot.scatter_(2, bins.unsqueeze(2), 1.0)
-        one_hot = one_hot.flatten(1)
-        counts += one_hot[:, own].T @ one_hot  # counts of a block are exact in float32
-    return counts
+class _BinCounts:
+    """How often bins of two labels occur together: exact whole numbers.
+
+    A label's counts over its bins are known, so that its most frequent bin follows from the others,
+    and a bin that never occurs counts nothing. What is left, seldom more than two bins a label,
+    is multiplied as 0/1 columns G: the upper half of G^T G.
+    """
+
+    def __init__(self, uncertainty: Tensor) -> None:
+        n, q = uncertainty.shape
+        device = uncertainty.device
+        bins = torch.empty(n, q, dtype=torch.int8, device=device)
+        for rows in row_blocks(n, q, device):
+            bins[rows] = (uncertainty[rows] * BINS).clamp_(0, BINS - 1)  # cut to whole numbers
+        single = torch.stack([(bins == number).sum(dim=0) for number in range(BINS)], dim=1)
+        self.usual = single.argmax(dim=1)
+        """The most frequent bin of each label."""
+        self.single = single.to(torch.float64).flatten()
+        """How often each bin occurs: [q * BINS]."""
+        kept = single > 0
+        kept.scatter_(1, self.usual.unsqueeze(1), False)
+        self.place = kept.flatten().nonzero().squeeze(1)  # of the columns of G among all bins
+        self.together = self._products(bins)
+
+    def _products(self, bins: Tensor) -> Tensor:
+        """G^T G; whole numbers up to n, which float32 holds exactly below 2^24 rows."""
+        dtype = torch.float32 if len(bins) < 1 << 24 else torch.float64
+        label, number = self.place // BINS, (self.place % BINS).to(torch.int8)
+        width = len(label)
+        counts = torch.zeros(width, width, dtype=dtype, device=bins.device)
+        stripes = [slice(at, min(at + _STRIPE, width)) for at in range(0, width, _STRIPE)]
+        for rows in torch.split(bins, max(1, _ONE_HOT // max(1, width))):
+            one_hot = (rows.index_select(1, label) == number).to(dtype)
+            for stripe in stripes:
+                upper = counts[stripe, stripe.start :]
+                upper.addmm_(one_hot[:, stripe].T, one_hot[:, stripe.start :])
+        for stripe in stripes:
+            counts[stripe, : stripe.start] = counts[: stripe.start, stripe].T
+        return counts
+
+    def joint(self, labels: slice) -> Tensor:
+        """Of these labels with all labels: float64 [labels, BINS, q, BINS]."""
+        q = len(self.usual)
+        first, last = labels.start * BINS, labels.stop * BINS
+        table = self.single.new_zeros(last - first, q * BINS)
+        mine = ((self.place >= first) & (self.place < last)).nonzero().squeeze(1)
+        rows = self.place[mine] - first
+        together = self.together.index_select(0, mine).to(torch.float64)
+        table[rows.unsqueeze(1), self.place] = together
+        # the other label's usual bin: what is left of each row
+        left = table.new_zeros(len(table), q)
+        cells = table.view(-1, q, BINS)
+        left[rows] = self.single[self.place[mine], None] - cells[rows].sum(dim=2)
+        cells.scatter_(2, self.usual.expand_as(left).unsqueeze(2), left.unsqueeze(2))
+        # and this label's: what is left of each column
+        table = table.view(-1, BINS, q * BINS)
+        usual = self.usual[labels].view(-1, 1, 1).expand(-1, 1, q * BINS)
+        table.scatter_(1, usual, (self.single - table.sum(dim=1)).unsqueeze(1))
+        return table.view(-1, BINS, q, BINS)
 
 
 def uncertainty_correlation(uncertainty: Tensor, norm: str) -> Tensor:

@@ -12,13 +12,13 @@ from torch import Tensor
 from d2ace._util import validation as inputs
 from d2ace.selectors._engine.options import CommonOptions
 
-from . import probability, reference
+from . import compact, probability, reference, scores
 from .base import Selector
+from .compact import CompactHistory
 from .correlation import LocalCorrelation
 from .history import PredictionHistory
 from .labels import dynamic_weights, weighted_sum
 from .neighbors import Neighbors, asked_neighbors, is_number, local_labels, named_neighbors
-from .scores import hardness, uncertainty
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -69,6 +69,7 @@ class D2ACE(Selector):
     title: ClassVar[str] = "D2ACE"
     reference = reference.D2ACE
     merges_updates: ClassVar[bool] = True
+    has_compact_state: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -152,8 +153,9 @@ class D2ACE(Selector):
             self._local = LocalCorrelation(self.labels, self.neighborhood, self.state_device)
         return self._local
 
-    def make_memory(self) -> PredictionHistory:
-        return PredictionHistory(
+    def make_memory(self) -> PredictionHistory | CompactHistory:
+        kind = CompactHistory if self.is_compact else PredictionHistory
+        return kind(
             self.n,
             self.q,
             self.dtype,
@@ -167,9 +169,10 @@ class D2ACE(Selector):
 
     def metric(self, name: str) -> Tensor:
         """U or H [n, q]; valid until the next one is asked for."""
+        source = compact if self.is_compact else scores
         if name == "uncertainty":
-            return uncertainty(self.memory, self.trade_off)
-        return hardness(self.memory, self.local_correlation.positives, self.hardness_loss)
+            return source.uncertainty(self.memory, self.trade_off)
+        return source.hardness(self.memory, self.local_correlation.positives, self.hardness_loss)
 
     def _weigh(self, matrix: Tensor) -> Tensor:
         """w_A = delta_A + phi_A."""

@@ -68,8 +68,9 @@ class PredictionHistory(Memory):
     """The last prediction, the last n_t - 1 absolute differences, and optionally the flip EMA.
 
     ``latest`` [n, 1 or 2, q] holds the last prediction and, with ``flip_smoothing`` (lambda_2),
-    the moving average of flips beside it: both are read and written together, so they share rows.
-    ``changes`` [n, n_t - 1, q] is a ring; its order does not matter, only its sum is used.
+    the moving average of flips. ``changes`` [n, n_t - 1, q] is a ring; its order does not matter,
+    only its sum is used. In memory the [n, q] matrices lie one after the other: whoever reads them
+    all does so in order.
     """
 
     latest: Tensor
@@ -86,11 +87,11 @@ class PredictionHistory(Memory):
         flip_smoothing: float | None = None,
         soft_flips: bool = False,
     ) -> None:
-        latest = torch.zeros((n, 1 if flip_smoothing is None else 2, q), dtype=dtype)
-        latest[:, 0] = _UNSEEN
+        latest = torch.zeros((1 if flip_smoothing is None else 2, n, q), dtype=dtype)
+        latest[0] = _UNSEEN
         super().__init__(
-            latest=latest,
-            changes=torch.zeros((n, window - 1, q), dtype=dtype),
+            latest=latest.transpose(0, 1),
+            changes=torch.zeros((window - 1, n, q), dtype=dtype).transpose(0, 1),
             visits=torch.zeros(n, dtype=torch.int64),
         )
         self.slots = window - 1
@@ -113,19 +114,19 @@ class PredictionHistory(Memory):
     def update(self, index: Tensor, probs: Tensor) -> None:
         visits = self.visits.index_select(0, index)
         visited = (visits > 0).to(probs.dtype).unsqueeze(1)  # a first visit changes nothing
-        latest = self.latest.index_select(0, index)
-        last = latest[:, 0]
+        last = self.last.index_select(0, index)
         change = (probs - last).abs_().mul_(visited)
         slot = (visits - 1) % self.slots
-        self.changes.flatten(0, 1).index_copy_(0, index * self.slots + slot, change)
+        n, _, q = self.changes.shape
+        self.changes.transpose(0, 1).view(-1, q).index_copy_(0, slot * n + index, change)
         if self.flip_smoothing is not None:
             if self.soft_flips:
                 flip = change
             else:
                 flip = binary(last).sub_(binary(probs)).abs_().mul_(visited)
-            latest[:, 1].lerp_(flip, self.flip_smoothing)
-        last.copy_(probs)
-        self.latest.index_copy_(0, index, latest)
+            flips = self.flips.index_select(0, index).lerp_(flip, self.flip_smoothing)
+            self.flips.index_copy_(0, index, flips)
+        self.last.index_copy_(0, index, probs)
         self.visits.index_copy_(0, index, visits + 1)
 
     @property

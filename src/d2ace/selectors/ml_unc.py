@@ -10,13 +10,13 @@ from torch import Tensor
 from d2ace._util import validation as inputs
 from d2ace.selectors._engine.options import CommonOptions
 
-from . import reference
+from . import compact, reference, scores
 from .base import Selector
+from .compact import CompactHistory
 from .correlation import uncertainty_correlation
 from .history import PredictionHistory
 from .labels import weighted_sum
 from .probability import level
-from .scores import uncertainty
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,6 +45,7 @@ class MLUnc(Selector):
     reference = reference.ML_UNC
     uses_features: ClassVar[bool] = False
     merges_updates: ClassVar[bool] = True
+    has_compact_state: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -63,15 +64,17 @@ class MLUnc(Selector):
         self.trade_off = inputs.real_number("trade_off", trade_off, 0.0, 1.0)
         self.mi_norm = inputs.choice("mi_norm", mi_norm, ("row_max", "none", "sqrt"))
 
-    def make_memory(self) -> PredictionHistory:
-        return PredictionHistory(self.n, self.q, self.dtype, window=self.window)
+    def make_memory(self) -> PredictionHistory | CompactHistory:
+        kind = CompactHistory if self.is_compact else PredictionHistory
+        return kind(self.n, self.q, self.dtype, window=self.window)
 
     def update(self, index: Tensor, probs: Tensor) -> None:
         self.memory.update(index, probs)
 
     def uncertainty_matrix(self) -> Tensor:
         """U [n, q]; valid until the next one is asked for."""
-        return uncertainty(self.memory, self.trade_off)
+        source = compact if self.is_compact else scores
+        return source.uncertainty(self.memory, self.trade_off)
 
     def _label_factor(self, matrix: Tensor) -> Tensor:
         """rowsum_j(C), which is all of C that w needs."""

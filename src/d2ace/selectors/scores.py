@@ -17,8 +17,8 @@ from torch import Tensor
 from .history import PredictionHistory
 
 CLAMP = 1e-7  # probabilities enter the loss clamped to [CLAMP, 1 - CLAMP]
-_LEAST, _MOST = math.log(CLAMP), math.log1p(-CLAMP)
-_LOSS_ABOVE = {"prob": 0.0, "reference": 1.0}  # plus the probability of the wrong state
+LEAST, MOST = math.log(CLAMP), math.log1p(-CLAMP)
+LOSS_ABOVE = {"prob": 0.0, "reference": 1.0}  # plus the probability of the wrong state
 _BLOCK = {"cpu": 1 << 19}  # pairs a block; other devices take the whole matrix in a few blocks
 _BLOCK_ELSEWHERE = 1 << 26
 
@@ -31,7 +31,7 @@ def row_blocks(n: int, q: int, device: torch.device) -> Iterator[slice]:
 
 def cross_entropy(probs: Tensor, labels: Tensor) -> Tensor:
     """l_ij = -ln of the probability given to the true state; ``labels`` is boolean."""
-    return torch.where(labels, probs, 1.0 - probs).log_().clamp_(_LEAST, _MOST).neg_()
+    return torch.where(labels, probs, 1.0 - probs).log_().clamp_(LEAST, MOST).neg_()
 
 
 def row_loss(probs: Tensor, labels: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ class Positives:
         return self.flat[first:last] - rows.start * self.q
 
 
-def _scratch(like: Tensor, rows: slice, count: int) -> list[Tensor]:
+def scratch_blocks(like: Tensor, rows: slice, count: int) -> list[Tensor]:
     shape = (rows.stop - rows.start, like.shape[1])
     return [torch.empty(shape, dtype=like.dtype, device=like.device) for _ in range(count)]
 
@@ -74,7 +74,7 @@ def uncertainty(history: PredictionHistory, trade_off: float) -> Tensor:
     scratch: list[Tensor] = []
     for rows in row_blocks(n, q, last.device):
         p, out = last[rows], result[rows]
-        scratch = scratch or _scratch(last, rows, 3)
+        scratch = scratch or scratch_blocks(last, rows, 3)
         log_p, rest, log_rest = (buffer[: len(p)] for buffer in scratch)
         torch.clamp_min(p, tiny, out=log_p).log_()
         torch.sub(1.0, p, out=rest)
@@ -100,16 +100,16 @@ def hardness(history: PredictionHistory, positives: Positives, loss: str = "bce"
     for rows in row_blocks(n, q, last.device):
         p, out = last[rows], result[rows]
         place = positives.within(rows)
-        scratch = scratch or _scratch(last, rows, 1)
+        scratch = scratch or scratch_blocks(last, rows, 1)
         negative_loss = torch.neg(p, out=scratch[0][: len(p)])
         flat = negative_loss.view(-1)
         if loss == "bce":  # ln(1 - p) and, at the positives, ln p: both exact in p
             at_positives = flat[place].neg_().log_()
             negative_loss.log1p_()
             flat[place] = at_positives
-            negative_loss.clamp_(_LEAST, _MOST)
+            negative_loss.clamp_(LEAST, MOST)
         else:
             flat[place] = -1.0 - flat[place]
-            negative_loss.clamp_(CLAMP - 1.0, -CLAMP).sub_(_LOSS_ABOVE[loss])
+            negative_loss.clamp_(CLAMP - 1.0, -CLAMP).sub_(LOSS_ABOVE[loss])
         torch.mul(negative_loss, history.flips[rows], out=out).sub_(negative_loss)
     return result

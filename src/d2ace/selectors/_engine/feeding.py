@@ -10,9 +10,13 @@ from d2ace.insights import Insights
 __all__ = ["insights_of"]
 
 
-def insights_of(given: bool | Insights, labels: sp.csr_array, on_invalid: str) -> Insights | None:
+def insights_of(
+    given: bool | Insights, labels: sp.csr_array, on_invalid: str, state: str
+) -> Insights | None:
     """What the option ``insights`` means for a selector with these labels."""
     if isinstance(given, Insights):
         given.refuse_other_labels(labels)
         return given
-    return Insights(labels, on_invalid=on_invalid) if truth("insights", given) else None
+    if not truth("insights", given):
+        return None
+    return Insights(labels, state=state, on_invalid=on_invalid)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import Any, TypedDict
 
 import torch
 
 from d2ace._util.hints import did_you_mean
+from d2ace._util.validation import choice
 from d2ace.insights import Insights
+
+_MOST_FULL = 1 << 28  # pairs: 6.4 GB of D2ACE's history; the largest published is 2^24
 
 
 class CommonOptions(TypedDict, total=False):
@@ -26,6 +30,7 @@ class CommonOptions(TypedDict, total=False):
     on_invalid: str
     predictions: str
     insights: bool | Insights
+    state: str | None
     device: torch.device | str | None
     dtype: torch.dtype
 
@@ -50,6 +55,21 @@ def refuse_unknown(method: type[Any], options: dict[str, Any]) -> None:
                 f"{method.__name__} has no option {option!r}{did_you_mean(option, known)}; "
                 f"it takes {', '.join(known)}."
             )
+
+
+def chosen_state(method: type[Any], given: str | None, n: int, q: int) -> str:
+    """The option ``state``: as given, or by the number of pairs alone, so that resuming agrees."""
+    if given is not None:
+        return choice("state", given, ("full", "compact"))
+    if n * q <= _MOST_FULL or not method.has_compact_state:
+        return "full"
+    warnings.warn(
+        f"{method.__name__} keeps the history of {n} x {q} pairs in 16 and 8 bits "
+        "(state='compact'), which moves probabilities a little; pass state='full' to keep all "
+        "digits at three times the memory, or state='compact' to silence this.",
+        stacklevel=4,
+    )
+    return "compact"
 
 
 def refuse_clashes(selector: Any) -> None:

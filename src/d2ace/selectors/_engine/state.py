@@ -45,7 +45,10 @@ def state_of(selector: Selector) -> dict[str, Any]:
         "progress": selector._cursor.state_dict(),
         "drawn": None if drawn is None else drawn.clone(),
         "device": selector.state_device.type,
-        "memory": {name: value.clone() for name, value in memory.items()},
+        "memory": {
+            name: value.clone(memory_format=torch.contiguous_format)  # however it lies in memory
+            for name, value in memory.items()
+        },
         "extra": selector.extra_state(),
     }
     if selector.insights is not None:
@@ -126,7 +129,8 @@ def _plain(value: Any) -> Any:
 def _refuse_other_selectors(selector: Selector, state: dict[str, Any]) -> None:
     own = identity(selector)
     pairs = [(key, state[key], own[key]) for key in ("method", "shape", "labels")]
-    saved = state["options"] if isinstance(state["options"], dict) else {}
+    given = state["options"] if isinstance(state["options"], dict) else {}
+    saved = {"state": "full", **given}  # the only one before there was the option
     options = own["options"]
     pairs += [(key, saved.get(key), options.get(key)) for key in sorted({*saved, *options})]
     for key, theirs, ours in pairs:
