@@ -106,9 +106,8 @@ def main() -> None:
     for method, *size in itertools.product(given.methods, *sizes):
         one = dict(zip(SIZES, size, strict=True))
         task = json.dumps({"method": method, "state": given.state, "threads": given.threads, **one})
-        done = subprocess.run(
-            [sys.executable, __file__, "--one", task], stdout=subprocess.PIPE, check=True
-        )
+        words = [sys.executable, __file__, "--one", task]
+        done = subprocess.run(words, stdout=subprocess.PIPE, check=True)  # noqa: S603
         found = json.loads(done.stdout)
         pair = found["epoch"] / (one["rows"] * one["labels"]) * 1e9
         cells = [method, *(f"{value:,}" for value in one.values())]

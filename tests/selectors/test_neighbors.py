@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -232,6 +235,33 @@ class TestKeptNeighbours:
         count, again = self.searches(tmp_path)
         assert count == 1
         assert torch.equal(found, again)
+
+    @pytest.mark.parametrize("kind", ["empty", "text", "array", "other names", "recall", "cut"])
+    def test_a_file_of_another_kind_is_replaced(self, tmp_path, kind):
+        _, found = self.searches(tmp_path)
+        (file,) = tmp_path.iterdir()
+        content = io.BytesIO()
+        if kind == "array":  # which numpy reads under any name
+            np.save(content, found.numpy())
+        elif kind == "other names":
+            np.savez(content, rows=found.numpy())
+        elif kind == "recall":
+            np.savez(content, index=found.numpy(), recall=np.nan)
+        elif kind == "cut":
+            content.write(file.read_bytes()[:-100])
+        elif kind == "text":
+            content.write(b"notes")
+        file.write_bytes(content.getvalue())
+        count, again = self.searches(tmp_path)
+        assert (count, self.searches(tmp_path)[0]) == (1, 0)
+        assert torch.equal(found, again)
+
+    def test_two_that_write_at_once_leave_one_whole_file(self, tmp_path):
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: self.searches(tmp_path), range(8)))
+        assert all(torch.equal(rows, found[0][1]) for _, rows in found)
+        assert len(list(tmp_path.iterdir())) == 1
+        assert self.searches(tmp_path)[0] == 0
 
     def test_a_folder_that_cannot_be_written_costs_nothing_but_time(self, tmp_path):
         (tmp_path / "file").write_text("mine")

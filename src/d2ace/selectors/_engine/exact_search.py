@@ -18,8 +18,8 @@ _GROUP = 32  # columns whose minimum stands for them in the first look
 _SPARE = 16  # candidates kept beyond k, re-measured without cancellation
 _FAR = 1e100  # features between this and its inverse have squares that float64 can add up
 _PART = 1 << 20  # differences held at once where many rows are re-measured
-_DENSE = 1 << 28  # entries (1 GiB) up to which sparse features may be looked at as dense ones
-_SPARSE_PRODUCT = 200  # what one product of two sparse entries costs, in those of a dense matrix
+_SIDE = 128  # sparse rows made dense at once, so that they stay in cache
+_SPARSE_PRODUCT = 10  # what one product of two sparse entries costs, in those of one with dense
 _FAINT = 1e-30  # what float32 may lose of distances of rows whose size is about 1
 
 
@@ -175,7 +175,7 @@ def measured_rows(features: Tensor | sp.csr_array) -> MeasuredRows:
         return DenseRows(features)
     n, d = features.shape
     entries = np.bincount(features.indices, minlength=d).astype(np.float64)
-    if n * d <= _DENSE and n * n * d < _SPARSE_PRODUCT * float(entries @ entries):
+    if n * features.nnz < _SPARSE_PRODUCT * float(entries @ entries):
         return WideRows(features)
     return SparseRows(features)
 
@@ -240,11 +240,12 @@ class SparseRows(MeasuredRows):
 
 
 class WideRows(SparseRows):
-    """Sparse rows whose products are cheaper as a dense matrix."""
-
-    @cached_property
-    def dense(self) -> Tensor:
-        return torch.from_numpy(self.small.toarray())
+    """Sparse rows that have much in common: products of all of them with a few dense ones."""
 
     def least_distances(self, rows: Tensor) -> Tensor:
-        return self._add_norms(self.dense[rows] @ self.dense.T, rows)
+        cross = torch.empty(len(rows), self.small.shape[0])
+        for start in range(0, len(rows), _SIDE):
+            part = slice(start, start + _SIDE)
+            own = np.ascontiguousarray(self.small[rows[part].numpy()].toarray().T)
+            cross[part] = torch.from_numpy(self.small @ own).T
+        return self._add_norms(cross, rows)

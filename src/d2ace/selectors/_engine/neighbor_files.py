@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +39,13 @@ class NeighborFiles:
 
     def read(self, shape: tuple[int, int]) -> tuple[Tensor, float] | None:
         """Index and recall; None if they are not there, or damaged: then they are made anew."""
-        with contextlib.suppress(OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-            with np.load(self._path, allow_pickle=False) as kept:  # checks the archive's CRC
+        with contextlib.suppress(Exception):  # what a damaged archive raises is anybody's guess
+            # numpy checks the archive's CRC, but leaves a file open that it cannot read
+            with self._path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
                 index, recall = kept["index"], float(kept["recall"])
             rows_exist = index.size == 0 or (index.min() >= 0 and index.max() < shape[0])
-            if index.shape == shape and index.dtype == np.int64 and rows_exist:
+            known = index.shape == shape and index.dtype == np.int64 and 0.0 <= recall <= 1.0
+            if known and rows_exist:
                 return torch.from_numpy(index), recall
         return None
 
