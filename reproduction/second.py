@@ -31,6 +31,8 @@ HERE = Path(__file__).resolve().parent
 PLACE = HERE / "second"
 RANDOM, ADAPTIVE = "Random", "D2ACE"
 STATIC = ("number of labels", "number of rare labels")
+STUDIED = {"MLP": ("Balance", "Hard-Imb", "D2ACE"), "CLIF (reference)": ("Balance",)}
+"""Model -> the methods whose gains are shown by frequency of the label."""
 MATTERS = 0.002
 CALIBRATION = 0.01
 """The least gain in Macro-F1 at 0.5 that is asked about."""
@@ -51,8 +53,14 @@ def add(db: Path) -> None:
 
 
 def static_rows() -> list[StaticRow]:
+    """Of the folds that all methods have."""
     with (HERE / "static_controls.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        rows = list(csv.DictReader(file))
+    methods = {row["method"] for row in rows}
+    ran: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        ran.setdefault((row["dataset"], row["fold"]), set()).add(row["method"])
+    return [row for row in rows if ran[row["dataset"], row["fold"]] == methods]
 
 
 def static_gains(rows: list[StaticRow], method: str, budget: str, score: str) -> Gains:
@@ -142,36 +150,39 @@ def static_verdicts(found: dict[tuple[str, str], Gains], budgets: list[str]) -> 
 
 def labels(laboratory: Laboratory) -> list[str]:
     """Gains over Random by metric, then by frequency of the label; what Balance's gain is."""
-    one = next(one for one in laboratory.comparisons if one.study == "main" and one.model == "MLP")
-    methods = [method for method in one.methods if method != RANDOM]
-    metrics = shown(one.every_run)
-    gains = {
-        (method, metric): over_folds(one.differences(metric, method))
-        for method in methods
-        for metric in metrics
-    }
-    by_metric = [
-        markdown_row([method, *(_printed(gains[method, metric]) for metric in metrics)])
-        for method in methods
+    found = [
+        (one, [method for method in STUDIED[one.model] if method in one.methods])
+        for one in laboratory.comparisons
+        if one.study == "main" and one.model in STUDIED
     ]
-    by_label = [
-        markdown_row([method, group, *(_on_labels(one, method, group, score) for score in SCORES)])
-        for method in methods
-        for group in GROUPS
-    ]
-    runs = len(one.every_run)
-    where = ", ".join(one.datasets)
-    return [
-        f"{runs} runs, {one.spread()}, on {where}.",
-        "",
-        *head(["better than Random by", *(METRICS[metric].title for metric in metrics)], words=1),
-        *by_metric,
-        "",
-        *head(["better than Random by", "labels", *SCORES.values()], words=2),
-        *by_label,
-        "",
-        f"By the rule Balance's gain in Macro-F1 is **{balance_verdict(gains)}**.",
-    ]
+    lines = []
+    for one, methods in found:
+        metrics = shown(one.every_run)
+        by_metric = [
+            [method, *(_printed(_gain(one, method, metric)) for metric in metrics)]
+            for method in methods
+        ]
+        by_label = [
+            [method, group, *(_on_labels(one, method, group, score) for score in SCORES)]
+            for method in methods
+            for group in GROUPS
+        ]
+        lines += [
+            f"**{one.model}**, {one.spread()}: {', '.join(one.datasets)}.",
+            "",
+            *head(["better than Random by", *(METRICS[each].title for each in metrics)], words=1),
+            *map(markdown_row, by_metric),
+            "",
+            *head(["better than Random by", "labels", *SCORES.values()], words=2),
+            *map(markdown_row, by_label),
+            "",
+        ]
+    said = ", ".join(f"with {one.model} **{balance_verdict(one)}**" for one, _ in found)
+    return [*lines, f"By the rule Balance's gain in Macro-F1 is {said}."]
+
+
+def _gain(one: MethodComparison, method: str, metric: str) -> PairedInterval:
+    return over_folds(one.differences(metric, method))
 
 
 def _on_labels(one: MethodComparison, method: str, group: str, score: str) -> str:
@@ -190,10 +201,10 @@ def signed_text(text: str) -> str:
     return text.replace("-", "−")
 
 
-def balance_verdict(gains: dict[tuple[str, str], PairedInterval]) -> str:
+def balance_verdict(one: MethodComparison) -> str:
     """Calibration, more, or undecided."""
     half, tuned, auc = (
-        gains["Balance", metric] for metric in ("macro_f1", "macro_f1_tuned", "macro_auc")
+        _gain(one, "Balance", metric) for metric in ("macro_f1", "macro_f1_tuned", "macro_auc")
     )
     if half.noise or half.mean < CALIBRATION:
         return "undecided"
