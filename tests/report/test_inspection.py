@@ -197,6 +197,17 @@ def test_of_words_the_rare_ones_that_are_present_count(tmp_path: Path) -> None:
     assert strong == [{"name": "rare", "strength": "2"}, {"name": "common", "strength": ""}]
 
 
+@pytest.mark.parametrize("last", ["pixel_99999999_99999999", f"pixel_{'9' * 5000}_0"])
+def test_a_far_pixel_makes_no_picture(tmp_path: Path, last: str) -> None:
+    Y = np.tile(np.eye(4, dtype=np.uint8), (10, 1))
+    X = np.random.default_rng(0).random((40, 2)).astype(np.float32)
+    data = MultiLabelData("mine", X, Y, ("pixel_0_0", last), tuple("abcd"))
+    insights = trained(Y.astype(int), [(5, 3)])
+    page = write_inspection(insights, tmp_path, data=data).page.read_text(encoding="utf-8")
+    assert "data:image/png" not in page
+    assert "pixel_0_0" in page
+
+
 def test_tables_of_pixels_are_shown_as_pictures(tmp_path: Path) -> None:
     data = load_digits()
     insights = trained(data.Y.astype(int), [(5, 3)], label_names=data.label_names)

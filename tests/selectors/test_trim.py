@@ -309,6 +309,7 @@ class TestWhen:
             (None, r"^loss must be a number, got None"),
             (True, r"^loss must be a number, got True"),
             (torch.ones(3), r"^loss must be a number, got tensor"),
+            (torch.tensor(0.5, device="meta"), r"^loss must be a number, got tensor"),
         ],
         ids=repr,
     )
@@ -548,3 +549,25 @@ class TestLoss:
             selector.loss(torch.randn(BATCH, Q), LABELS[batch][:, 0], batch)
         with pytest.raises(ValueError, match=r"^logits must have shape \[2, 4\] .* row per index"):
             selector.loss(torch.randn(BATCH, Q), LABELS[batch], batch[:2])
+
+    @pytest.mark.parametrize(
+        ("logits", "targets", "words"),
+        [
+            ("numpy", "long", r"^logits must be a floating-point tensor .* got ndarray\.$"),
+            ("long", "long", r"^logits must be a floating-point tensor .* got torch\.int64\.$"),
+            ("float", "numpy", r"^targets must be a tensor .* got ndarray\.$"),
+            ("float", "sparse", r"^targets must be dense, got layout torch\.sparse_coo\.$"),
+        ],
+    )
+    def test_what_is_no_tensor_of_numbers_is_refused(self, logits, targets, words):
+        selector = d2ace.Random(LABELS, batch_size=BATCH)
+        batch = next(iter(selector))
+        given = LABELS[batch]
+        kinds = {
+            "numpy": given.numpy(),
+            "long": given,
+            "float": given.float(),
+            "sparse": given.to_sparse(),
+        }
+        with pytest.raises((TypeError, ValueError), match=words):
+            selector.loss(kinds[logits], kinds[targets], batch)

@@ -46,7 +46,7 @@ def real_number(
 
 def scalar_loss(value: Any) -> float:
     """A loss given as a number or a tensor of one element, as a float that is not negative."""
-    if isinstance(value, Tensor) and value.numel() == 1:
+    if isinstance(value, Tensor) and value.numel() == 1 and not value.is_meta:
         value = value.item()
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.item()

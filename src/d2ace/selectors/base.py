@@ -34,7 +34,7 @@ from d2ace.selectors._engine.inputs import (
     probability_tensor,
 )
 from d2ace.selectors._engine.kept_rows import KeptRows
-from d2ace.selectors._engine.loss import weighted_loss
+from d2ace.selectors._engine.loss import refuse_unfit_batch, weighted_loss
 from d2ace.selectors._engine.options import chosen_state, refuse_clashes, refuse_unknown
 from d2ace.selectors._engine.reminders import Reminders, warn_of_going_back
 from d2ace.selectors._engine.row_schedule import RowSchedule, checked_rows
@@ -450,7 +450,7 @@ class Selector(Sampler[list[int]]):
 
         ``logits`` and ``targets`` are [b, q]. Call it once per batch, instead of ``loss_weight``.
         """
-        refuse_shape(logits, (len(index), self.q), "logits")
+        refuse_unfit_batch(logits, targets, len(index), self.q)
         return weighted_loss(logits, targets, self.loss_weight(index))
 
     def validated(self, loss: Any) -> None:

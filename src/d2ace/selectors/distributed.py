@@ -25,7 +25,7 @@ from torch.utils.data import Sampler
 from d2ace._util.errors import UserError
 from d2ace._util.observations import given_predictions, host_rows, refuse_shape
 from d2ace._util.validation import truth
-from d2ace.selectors._engine.loss import weighted_loss
+from d2ace.selectors._engine.loss import refuse_unfit_batch, weighted_loss
 from d2ace.selectors._engine.multiprocess import BatchPart, SharedSelector
 from d2ace.selectors._engine.sharding import ShardedSelector
 
@@ -129,7 +129,7 @@ class DistributedSelector(Sampler[list[int]]):
 
     def loss(self, logits: Tensor, targets: Tensor, index: Any) -> Tensor:
         """The selector's loss of this process's rows; multiply it by :meth:`loss_scale`."""
-        refuse_shape(logits, (len(index), self.selector.q), "logits")
+        refuse_unfit_batch(logits, targets, len(index), self.selector.q)
         return weighted_loss(logits, targets, self.loss_weight(index))
 
     def validated(self, loss: Any) -> None:

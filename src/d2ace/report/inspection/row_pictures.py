@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from d2ace.data.images import ImageData
 
 _SIDE = 176  # pixels of the longer side
-_PIXEL = re.compile(r"pixel_(\d+)_(\d+)")
+_PIXEL = re.compile(r"pixel_(\d{1,9})_(\d{1,9})")
 
 
 class Photographs:
@@ -70,8 +70,10 @@ def pixel_shape(names: tuple[str, ...]) -> tuple[int, int] | None:
     if not places or len(places) < len(names):
         return None
     height, width = places[-1][0] + 1, places[-1][1] + 1
+    if height * width != len(names):
+        return None
     whole = [(row, column) for row in range(height) for column in range(width)]
-    return (height, width) if height * width == len(names) and places == whole else None
+    return (height, width) if places == whole else None
 
 
 def _address(picture: Any, form: str, **options: Any) -> str:
