@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
-# In the place of this folder, in which `import arff` would find this very file.
+# In the place of this folder, in which `import arff` would find this file.
 sys.path[0] = str(PROJECT / "tests" / "data")
 
 

@@ -28,7 +28,7 @@ for selector in ("random", "d2ace"):
         device="cpu",
         random_state=0,
     )
-    pipeline = make_pipeline(MinMaxScaler(), classifier)  # networks want features of similar size
+    pipeline = make_pipeline(MinMaxScaler(), classifier)  # networks need features of similar size
     pipeline.fit(X_train, Y_train)
     score = average_precision_score(Y_test, pipeline.predict_proba(X_test), average="macro")
     print(f"{selector:8s} mAP {score:.3f} with the weights of epoch {classifier.best_iter_}")

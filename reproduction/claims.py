@@ -153,7 +153,7 @@ CLAIMS = (
     Claim(
         "... and D2ACE converges faster than ML-Unc",
         "bibtex",
-        "likewise, on bibtex: its mean loss of all training rows is lower, early and at the end",
+        "the same rule, on bibtex: its mean loss of all training rows is lower, early and at the end",
         ("6",),
         evidence.faster_than_uncertainty_on_bibtex,
     ),
@@ -168,7 +168,7 @@ CLAIMS = (
     Claim(
         "Other weights and schedules are worse",
         "bibtex, variants G, I, J, K",
-        "likewise",
+        "by the same rule",
         ("5",),
         parts_evidence.others_lose,
     ),
@@ -191,7 +191,7 @@ CLAIMS = (
     Claim(
         "... and K = n much worse",
         "cal500, bibtex",
-        "K = n is clearly worse than K = 6, likewise; not if clearly better",
+        "K = n is clearly worse than K = 6, by the same rule; not if clearly better",
         ("5",),
         parts_evidence.all_rows_are_too_many,
     ),
@@ -225,7 +225,7 @@ CLAIMS = (
     Claim(
         "... and more on hard rows late",
         "cal500, epoch 80",
-        "likewise, on cal500, at epoch 80 the share with a high loss is larger than with ML-Unc",
+        "the same rule, on cal500: at epoch 80 the share with a high loss exceeds that of ML-Unc",
         ("5",),
         case_evidence.more_hard_rows_late,
     ),

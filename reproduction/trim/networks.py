@@ -49,7 +49,7 @@ class Rule(Protocol):
         """What names its network in this epoch; None as long as it weighs nothing."""
 
     def draw(self, rows: list[int]) -> None:
-        """Be told the batch that is trained next."""
+        """Receive the batch that is trained next."""
 
     def weights(self, rows: Tensor, network: Network) -> Tensor:
         """Loss weights [b, q], asked once :meth:`start` gave a name."""

@@ -219,7 +219,9 @@ def test_runs_stored_without_own_values_say_so_until_the_sweep_is_described_agai
         store.add(RunSpec(spec.study, spec.method, spec.config), result(spec))  # as it was before
     before = sweep("sweep", collect(store).sweeps[0])
     assert before.columns[-1] == "Runs"
-    assert "own value was not stored with these runs; the same d2ace sweep adds" in before.caption
+    assert (
+        "default value was not stored with these runs; run the same d2ace sweep" in before.caption
+    )
     store.link(specs)
     after = sweep("sweep", collect(store).sweeps[0])
     assert after.columns[-1] == "Macro-AUC against 2"

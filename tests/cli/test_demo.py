@@ -36,7 +36,7 @@ def runs(method: str, scores: list[float]) -> MethodRuns:
         ([0.80, 0.81, 0.82], [0.70, 0.71, 0.72], "D2ACE is better here: Macro-AUC +0.1000"),
         ([0.70, 0.71, 0.72], [0.80, 0.81, 0.82], "D2ACE is worse here: Macro-AUC -0.1000"),
         ([0.80, 0.70, 0.75], [0.74, 0.76, 0.75], "D2ACE and Random are within noise here"),
-        ([0.80], [0.70], "One seed says nothing about noise: D2ACE has Macro-AUC +0.1000"),
+        ([0.80], [0.70], "One seed cannot show noise: D2ACE has Macro-AUC +0.1000"),
         ([0.80, 0.70], [0.80, 0.70], "D2ACE and Random have the same scores here"),
     ],
 )
@@ -49,11 +49,15 @@ def test_the_verdict_is_honest(ours: list[float], theirs: list[float], sentence:
     [
         ([0.70, 0.71, 0.72], [0.80, 0.81, 0.82], "The wrong labels make Random worse here: "),
         ([0.80, 0.81, 0.82], [0.70, 0.71, 0.72], "The wrong labels cost nothing here: "),
-        ([0.74, 0.76, 0.75], [0.80, 0.70, 0.75], "What the wrong labels cost is within noise here"),
+        (
+            [0.74, 0.76, 0.75],
+            [0.80, 0.70, 0.75],
+            "The cost of the wrong labels is within noise here",
+        ),
         (
             [0.70],
             [0.80],
-            "One seed says nothing about noise: with the wrong labels, ",
+            "One seed cannot show noise: with the wrong labels, ",
         ),
     ],
 )

@@ -106,8 +106,8 @@ def test_the_next_step_of_the_page_can_be_taken(
 @pytest.mark.parametrize(
     ("happened", "words"),
     [
-        ("moved", r"The data could not be read now \(.*made\.npz.*\), so that rows are shown"),
-        ("changed", "The data have changed since the training, so that rows are shown without"),
+        ("moved", r"The data could not be read now \(.*made\.npz.*\), so rows are shown"),
+        ("changed", "The data have changed since the training, so rows are shown without"),
     ],
 )
 def test_data_that_moved_or_changed_are_said_and_the_rest_is_shown(

@@ -69,19 +69,19 @@ def test_how_sure_it_is_comes_from_the_measurement(tmp_path: Path) -> None:
     said = text_of(made.page)
     assert f"{precision} % of the flagged labels were changed ones" in said
     assert f"{recall} % of the changed ones were flagged" in said
-    assert "not as here" not in said
+    assert "this page uses another" not in said
 
 
 def test_what_was_not_measured_is_not_claimed(tmp_path: Path) -> None:
     made = write_inspection(trained(labels_with(60, 3), [(3, 1)]), tmp_path, above=0.9)
-    assert "(with the default limit, not as here)" in text_of(made.page)
+    assert "(with the default limit; this page uses another)" in text_of(made.page)
 
 
 def test_nothing_flagged_is_not_called_flawless(tmp_path: Path) -> None:
     made = write_inspection(trained(labels_with(60, 3), []), tmp_path)
     assert made.headline == "None of 180 labels looks wrong."
     said = text_of(made.page)
-    assert "That does not mean that all are right." in said
+    assert "Some may still be wrong." in said
     assert "d2ace inspect RUN --above 0.4" in said
     assert "--labels-from" not in said
     assert made.summary["label_issues"] == []

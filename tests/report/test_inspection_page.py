@@ -192,7 +192,9 @@ def test_a_large_run_stays_light(large: Path, browser: Browser) -> None:
     assert "of 10,000,000 labels look wrong" in browser.value(
         "document.querySelector('h1').innerText"
     )
-    assert "their density is shown" in browser.value("document.querySelector('#map').innerText")
+    assert "the map shows their density" in browser.value(
+        "document.querySelector('#map').innerText"
+    )
     assert browser.value("document.querySelectorAll('.drawing svg *').length") < 8000
     caption = "document.querySelector('#labels-caption').innerText"
     assert "The 40 labels with the most flagged rows, of 100" in browser.value(caption)

@@ -132,5 +132,5 @@ def test_a_single_method_has_nothing_to_be_compared_with(store: Store) -> None:
 def test_without_the_baseline_it_says_that_first(store: Store) -> None:
     fill(store, 8, ["Active", "D2ACE"], ahead("D2ACE", 0.03))
     first, rest = told(store)
-    assert first == "Random was not run, so that no method is compared with it."
+    assert first == "Random was not run, so no method is compared with it."
     assert rest == "D2ACE has the best average rank in 3 of 4 tables of model and metric."

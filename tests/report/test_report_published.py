@@ -78,7 +78,7 @@ def test_a_variant_of_random_has_no_published_gain(tmp_path: Path) -> None:
         ({"protocol": "reference"}, 'protocol "reference", not "paper"'),
         ({"min_positives": 1}, "min_positives 1, not 21"),
         ({"precision": "bf16-mixed"}, 'precision "bf16-mixed", not "32-true"'),
-        ({"data": "/my/birds.arff"}, "a file of one's own"),
+        ({"data": "/my/birds.arff"}, "your own file"),
         ({"repair": True}, "repair true, not false"),
         ({"model_options": {"h": 64}}, "h 64"),
     ],

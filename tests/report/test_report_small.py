@@ -55,10 +55,10 @@ def test_same_store_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
     page = one["index.html"].decode()
     # What was not run is named, with the command that runs it.
     for sentence in (
-        "No ablation was run: d2ace ablate --datasets birds",
-        "No sweep over the neighbourhood size K was run: d2ace sweep K --datasets birds",
-        "No sweep over the mixing schedule (p start, p end) was run: d2ace sweep mix",
-        "No sweep over λ2 (flip_smoothing) was run: d2ace sweep lambda2",
+        "No ablation was run; run: d2ace ablate --datasets birds",
+        "No sweep over the neighbourhood size K was run; run: d2ace sweep K --datasets birds",
+        "No sweep over the mixing schedule (p start, p end) was run; run: d2ace sweep mix",
+        "No sweep over λ2 (flip_smoothing) was run; run: d2ace sweep lambda2",
         "No run was recorded",
     ):
         assert sentence in page
@@ -72,7 +72,7 @@ def test_one_run_and_no_run(tmp_path: Path) -> None:
         assert (
             written.headline == "The store holds no finished run: there is nothing to report yet."
         )
-        assert "The store is empty: d2ace bench quick" in written.page.read_text("utf-8")
+        assert "The store is empty; run: d2ace bench quick" in written.page.read_text("utf-8")
     with Store(tmp_path / "one.db") as store:
         report_data.add(store, "main", "D2ACE", data="emotions", epochs=2, history=False)
         written = write_report(store, tmp_path / "one")

@@ -183,7 +183,7 @@ def test_without_random_nothing_is_said_of_being_better_than_it(store: Store, ga
         scored(store, "Random", "random", 0.5, data="/data/set0.npz")
     where = " on the same datasets, folds and seeds" if gap else ""
     first, rest = lead(store)
-    assert first == f"Random was not run{where}, so that no method is compared with it."
+    assert first == f"Random was not run{where}, so no method is compared with it."
     assert rest == "D2ACE has the best average rank in 3 of 4 tables of model and metric."
 
 

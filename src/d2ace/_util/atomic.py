@@ -21,9 +21,9 @@ def whole(path: Path, *, before: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write to, which is at ``path`` once the block has ended well.
 
     After a crash at any moment the old or the new file is there. With ``before`` the old one stays,
-    under that name; a crash may then leave it alone. Raises the system's OSError; whoever calls
-    knows what to advise. What a killed process leaves beside ``path`` is named so that no other
-    file is ever taken for it.
+    under that name; a crash may then leave it alone. Raises the system's OSError; the caller
+    adds a remedy. Files that a killed process leaves next to ``path`` have names that no other
+    file has.
     """
     temporary = path.with_name(f".d2ace-{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:

@@ -1,4 +1,4 @@
-"""Functions of the caller's that are told how something goes on."""
+"""The caller's progress functions."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ def full_sentence(text: object) -> str:
 
 
 class SentenceError(Exception):
-    """What a person reads is a sentence, so it ends with a full stop whoever put it together."""
+    """Error messages are sentences: add the full stop if it is missing."""
 
     def __init__(self, sentence: object) -> None:
         super().__init__(full_sentence(sentence))
 
     @property
     def clause(self) -> str:
-        """The sentence without its full stop, for one that goes on."""
+        """The sentence without its full stop, to use inside a longer one."""
         return str(self).removesuffix(".")
 
 

@@ -52,8 +52,8 @@ def locked(path: Path, patience: float | None = None) -> Iterator[None]:
     """Be the only one inside for this ``path``, an empty file that stays.
 
     Waits for others up to ``patience`` seconds, then raises `Busy`; None waits for as long as it
-    takes. Raises the system's OSError, also where something else than such a file is in the way;
-    whoever calls knows what to advise. Threads of one process keep each other out, too.
+    takes. Raises the system's OSError, also if something else than such a file blocks the path; the
+    caller adds a remedy. It also locks between threads of one process.
     """
     deadline = None if patience is None else time.monotonic() + patience
     while (handle := _held(path)) is None:

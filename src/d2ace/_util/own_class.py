@@ -1,4 +1,4 @@
-"""Classes by name: those of the library, and one's own as package.module:Class or file.py:Class."""
+"""Classes by name: the library's, and your own as package.module:Class or file.py:Class."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Family(Generic[Class]):
     packaged: Mapping[str, type[Class]]
 
     def find(self, name: str) -> type[Class]:
-        """The class that ``name`` means: a key of ``packaged``, or the place of one's own."""
+        """The class that ``name`` means: a key of ``packaged``, or the place of your own class."""
         if not isinstance(name, str):
             raise TypeError(
                 f"A {self.kind} is found by its name, got {name!r}; {self._instead_of(name)}."
@@ -51,7 +51,7 @@ class Family(Generic[Class]):
         return self.packaged[name]
 
     def source(self, name: str) -> str | None:
-        """SHA-256 of the file that a class of one's own is in; None for those of the library."""
+        """SHA-256 of the file of your own class; None for classes of the library."""
         if not isinstance(name, str) or not is_own(name):
             return None
         file = own_file(name)
@@ -124,7 +124,7 @@ class Family(Generic[Class]):
 
 
 def is_own(name: str) -> bool:
-    """Whether a name says where a class of one's own is."""
+    """Whether a name is the place of your own class."""
     return ":" in name
 
 
@@ -135,7 +135,7 @@ def own_file(name: str) -> Path | None:
 
 
 def shown_name(name: str) -> str:
-    """A class of one's own as tables show it: by its name, without its place."""
+    """Your own class as tables show it: its name without its place."""
     return name.rpartition(":")[2]
 
 

@@ -1,7 +1,7 @@
 """Standard output and error that take every character and outlive their readers.
 
-What a command is for is done, and in its files, whether or not anybody can read about it: a
-terminal that lacks a character is shown another one, and one that is gone is told nothing.
+A command finishes its work and writes its files even if its output cannot be shown: a character
+that the terminal lacks is replaced, and output to a closed terminal is dropped.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def key(sources: Sequence[Source], options: dict[str, Any]) -> str:
 def recall(entry: str) -> tuple[MultiLabelData, list[str]] | None:
     """What was kept under the key, with its notes; ``None`` if nothing usable was.
 
-    The archive has checksums of its own; what they, or the key inside, find damaged is told.
+    The archive has its own checksums; if they or the key inside find damage, a warning says so.
     """
     path = _place(entry)
     if not os.path.lexists(path):

@@ -32,7 +32,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PreparationReport:
-    """What preparation dropped: ``str(report)`` in a sentence, ``dataclasses.asdict`` as data."""
+    """What preparation dropped: ``str(report)`` to read, ``dataclasses.asdict`` as data."""
 
     name: str
     protocol: str
@@ -172,7 +172,7 @@ def _fitted(data: MultiLabelData, rows: Ints) -> Fitted:
 
 
 def _refuse_not_finite(data: MultiLabelData) -> None:
-    """Whichever rows a fold trains on, a cell that is no number is told before it."""
+    """Refuse cells that are not numbers, before any fold is trained."""
     X = data.X
     if np.isfinite(X.data if sp.issparse(X) else X).all():
         return

@@ -122,7 +122,7 @@ def fold_numbers(Y: Any, n_splits: int = 5, seed: int = 0) -> Ints:
         raise DataError(f"seed is {seed!r}; it must be a whole number of at least 0")
     words = np.random.PCG64(int(seed)).random_raw(n + int(n_splits))
     shuffle = np.argsort(words[:n], kind="stable")
-    # Folds are told apart by nothing but their number, so the names are dealt out at the end;
+    # Folds differ in nothing but their number, so the names are dealt out at the end;
     # else fold 0 would always be the first choice among equals.
     name = np.argsort(words[n:], kind="stable")
     numbers = np.empty(n, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Models by name, one's own too."""
+"""Models by name, your own included."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make_model(
 ) -> MultiLabelModel:
     """The model called ``name`` for d features and these training labels.
 
-    ``name`` is a key of ``MODELS``, or says where a class of one's own is:
+    ``name`` is a key of ``MODELS``, or the place of your own class:
     ``"package.module:Class"`` or ``"path/to/file.py:Class"``. For a model of images (its ``input``
     is "image") ``n_features`` is the number of channels of its input: 3, or that of feature maps
     with ``backbone="identity"``. ``hparams`` are ``preset`` and the model's own hyperparameters;

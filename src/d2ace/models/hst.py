@@ -259,7 +259,7 @@ class HST(ImageModel):
     def on_epoch_start(self, epoch: int, steps: int, loader: Iterable[Any] | None = None) -> None:
         """Begin epoch ``epoch`` (from 1) of ``steps`` steps; the sixth makes the prototypes.
 
-        Called for the epoch that a loaded state is in the middle of, it goes on there. ``loader``
+        If a loaded state is in the middle of this epoch, it resumes there. ``loader``
         gives the training images once, without augmentation; it is read when prototypes are due.
         """
         begun = epoch == self._epoch
@@ -313,7 +313,7 @@ class HST(ImageModel):
         return torch.tensor([self._epoch, self._done, self._steps, self._made])
 
     def set_extra_state(self, state: Any) -> None:
-        """Go on from there."""
+        """Resume from a state that :meth:`state_dict` returned."""
         self._epoch, self._done, self._steps, self._made = torch.as_tensor(state).tolist()
 
 

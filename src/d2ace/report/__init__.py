@@ -1,8 +1,8 @@
 """Pages: the report on a store, and what insights say about the data of a run.
 
-:func:`write_report` writes the first, :func:`write_inspection` the second; :func:`compare` says
-what changed between two stores. A table of your own stands in the report once a function that
-makes it is marked with :func:`register_table`.
+:func:`write_report` writes the first, :func:`write_inspection` the second; :func:`compare` shows
+the differences between two stores. To add your own table to the report, mark the function that
+makes it with :func:`register_table`.
 """
 
 from importlib import import_module
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .page import Written as Written
     from .page import write_report as write_report
 
-# Loaded when first used: a page needs jinja2.
+# Imported on first use: pages need jinja2.
 _PAGES = {
     "Demonstration": "demonstration",
     "Inspection": "inspection",

@@ -101,7 +101,7 @@ def _recording(store: Store, run: StoredRun) -> Recording | None:
 
 
 def _place(run: StoredRun) -> tuple[Any, ...]:
-    # Where one work was done twice, that of which more is known.
+    # If the same work was done twice, take the run that recorded more.
     less = not run.config.get("record"), not run.config.get("epoch_loss")
     where = (run.study, run.model, run.dataset, run.method, run.seed, run.fold)
     return (*where, *less, run.key)

@@ -1,7 +1,7 @@
 """A folder that a command fills: it replaces files that it wrote itself, and no others.
 
-A list beside them (``d2ace-files.json``) says which they are, by name and checksum. So a report can
-be written again over itself, while a file of others, or one that somebody has edited, stays.
+A list (``d2ace-files.json``) holds their names and checksums. So a report can be written again over
+itself, but files of others, and files that you edited, are kept.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class WrittenFolder:
             return {str(name): [str(one) for one in sums] for name, sums in files.items()}
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise UserError(
-                f"{path} is no list of files that d2ace wrote; it was left alone: choose another "
-                "folder, or move it away"
+                f"{path} is not a list of files that d2ace wrote; it was left alone: choose "
+                "another folder, or move it away"
             ) from None
 
     def check(self, names: Iterable[str]) -> None:
@@ -77,15 +77,15 @@ class WrittenFolder:
         try:
             for folder in dict.fromkeys((self.folder / name).parent for name in files):
                 folder.mkdir(parents=True, exist_ok=True)
-            # Until all are written, some may be as they were.
+            # Until all are written, some may be old.
             self._list({name: [*self._known.get(name, []), one] for name, one in sums.items()})
             for name, content in files.items():
                 write_whole(self.folder / name, content)
             self._list({name: [one] for name, one in sums.items()})
         except OSError as error:
             raise RunError(
-                f"{self.folder} cannot be written to: {error.strerror or error}; make room, or "
-                "choose another folder"
+                f"{self.folder} cannot be written to: {error.strerror or error}; free some space, "
+                "or choose another folder"
             ) from None
 
     def _list(self, changed: Mapping[str, list[str]]) -> None:

@@ -18,7 +18,7 @@ def headline(laboratory: Laboratory, found: list[Judgement]) -> list[str]:
     if not laboratory.finished:
         return ["The store holds no finished run: there is nothing to report yet."]
     comparable = [one for one in found if len(one.average_ranks) > 1]
-    # Studies on the side ask other questions, often with fewer methods: they do not decide this.
+    # Side studies ask other questions, often with fewer methods: they do not decide this.
     comparable = [one for one in comparable if one.comparison.study == "main"] or comparable
     if not comparable:
         return [
@@ -30,7 +30,7 @@ def headline(laboratory: Laboratory, found: list[Judgement]) -> list[str]:
         ran = any(BASELINE in one.comparison.methods for one in comparable)
         where = " on the same datasets, folds and seeds" if ran else ""
         return [
-            f"{BASELINE} was not run{where}, so that no method is compared with it.",
+            f"{BASELINE} was not run{where}, so no method is compared with it.",
             _leaders(comparable),
         ]
     testable = [one for one in beside if one.enough]
@@ -39,7 +39,7 @@ def headline(laboratory: Laboratory, found: list[Judgement]) -> list[str]:
     if len(beside) > len(testable) > 0:
         of = f"{counted(len(testable), 'table')} that can be tested"
     here = ""
-    if not testable:  # intervals speak of these datasets alone
+    if not testable:  # intervals hold for these datasets only
         here = (
             " on these datasets" if max(one.datasets for one in beside) > 1 else " on this dataset"
         )
@@ -54,7 +54,7 @@ def headline(laboratory: Laboratory, found: list[Judgement]) -> list[str]:
 
 
 def not_trained(laboratory: Laboratory) -> list[str]:
-    """How many runs were still improving when their epochs ended, in a sentence; or nothing."""
+    """How many runs were still improving when their epochs ended; empty if none."""
     runs = {run.key: run for run in laboratory.finished}
     early = sum(map(was_improving, runs.values()))
     if not early:
@@ -81,7 +81,7 @@ def _on_these(found: list[Judgement]) -> tuple[list[str], list[str]]:
         (place, method): gain
         for place, one in enumerate(found)
         for method, gain in one.gains.items()
-        if base_of(method) != BASELINE  # a variant of it is no rival
+        if base_of(method) != BASELINE  # its variants do not compete
     }
     corrected = evaluation.holm(
         {where: gain.p_value for where, gain in gains.items() if gain.p_value is not None}
@@ -129,8 +129,8 @@ def _strength(found: list[Judgement], tested: int) -> str:
         f"The best method is significantly better than {BASELINE} in {significant} of "
         f"{counted(tested, 'table')} that can be tested"
         if tested
-        else f"No table has the {FEWEST} datasets that a test over datasets needs, so that nothing "
-        "is shown for other datasets"
+        else f"No table has the {FEWEST} datasets that a test over datasets needs, so nothing is "
+        "shown for other datasets"
     ]
     if noise:
         said.append(f"in {noise} of {total} the lead over {BASELINE} is {WITHIN_NOISE}")

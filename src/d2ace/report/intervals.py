@@ -79,8 +79,8 @@ class _Spread(NamedTuple):
 def interval(datasets: Iterable[Sequence[Pair]]) -> PairedInterval:
     """The mean over datasets of paired differences, and its 95 % interval over folds and seeds.
 
-    It speaks of these datasets, which count alike. If one of them has a single pair of runs, the
-    spread between datasets is taken instead.
+    It holds for these datasets, which count equally. If one of them has a single pair of runs, the
+    interval uses the spread between datasets instead.
     """
     there = [pairs for pairs in datasets if pairs]
     count = sum(map(len, there))

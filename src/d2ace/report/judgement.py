@@ -165,7 +165,7 @@ def _tests(table: Scores, reference: str, higher: bool) -> SignedRankTests:
     }
     tested = evaluation.wilcoxon(units, reference=reference, higher_is_better=higher)
     found = {str(method): one for method, one in tested.items()}
-    # A preset of the reference itself is shown but no rival that the others' p must pay for.
+    # A preset of the reference itself is shown, but does not count in the correction of p.
     rivals: dict[Hashable, float] = {
         method: one.p_value
         for method, one in found.items()

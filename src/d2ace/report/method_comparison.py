@@ -18,7 +18,7 @@ from .wording import ranging
 
 DIGITS = 4
 """Decimals of a printed score. Ranks are those of the printed scores, as in the paper."""
-_TRIED = 1000  # sets of methods of which the largest block is chosen
+_TRIED = 1000  # sets of methods to search for the largest block
 
 Scores = dict[str, dict[str, float]]
 """Dataset -> method -> score."""
@@ -159,7 +159,7 @@ def by_model(runs: list[StoredRun]) -> list[MethodComparison]:
     found: dict[str, dict[tuple[str, str], dict[tuple[int, int], StoredRun]]] = {}
     for run in runs:
         cell = found.setdefault(run.model, {}).setdefault((names[run.key], run.method), {})
-        # The same work with and without a recording gives the same scores: it counts once.
+        # The same run with and without a recording gives the same scores: it counts once.
         cell.setdefault((run.seed, run.fold), run)
     return [
         MethodComparison(

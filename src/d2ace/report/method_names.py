@@ -14,7 +14,7 @@ METHODS = tuple(method.title for method in SELECTORS.values())
 
 
 def title_of(selector: str) -> str:
-    """A selector's name in tables: its title, or the name of a class of one's own."""
+    """A selector's name in tables: its title, or the name of your own class."""
     return SELECTORS[selector].title if selector in SELECTORS else selector.rpartition(":")[2]
 
 

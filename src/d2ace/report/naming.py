@@ -38,9 +38,9 @@ class Shown(Protocol):
 def tell_apart(*groups: Iterable[Shown]) -> dict[str, str]:
     """Run key -> dataset, with the folder of a file where a group has another of its name.
 
-    Files are the same where their contents are; those of runs that were stored without a checksum
-    where their paths are. Contents that one path had one after the other are told by checksum.
-    Names of the catalogue stay. Several groups (the stores of a comparison) get the same names.
+    Files are the same if their contents are; for runs stored without a checksum, if their paths
+    are. If the contents at one path changed, the checksum identifies them. Names of the catalogue
+    stay. Several groups (the stores of a comparison) get the same names.
     """
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     crowded: set[str] = set()
@@ -62,8 +62,8 @@ def tell_apart(*groups: Iterable[Shown]) -> dict[str, str]:
 def dataset_names(runs: Iterable[StoredRun]) -> dict[str, str]:
     """Run key -> dataset, with the settings in which the run differs from most: "[epochs=20]".
 
-    Otherwise runs of different lengths, say, would be averaged as if they were the same. What is
-    usual is decided by the finished runs, so that failed ones get the names that tables show.
+    Otherwise runs of different lengths, for example, would be averaged as if they were the same.
+    The finished runs decide what is usual, so that failed ones get the names that tables show.
     """
     runs = list(runs)
     counting = [run for run in runs if run.status == "finished"] or runs
@@ -81,9 +81,9 @@ def dataset_names(runs: Iterable[StoredRun]) -> dict[str, str]:
 
 
 def _settings(run: StoredRun) -> dict[str, str]:
-    """What a run was told beside data, model and method, said in one way (see `work_of`)."""
+    """A run's settings besides data, model and method, in one form (see `work_of`)."""
     work = work_of(run.config)
-    # An edited file makes another model of it, and other corrections make other data.
+    # An edited file counts as another model, and other corrections as other data.
     for key in ("model_source", "model_files", "labels_source"):
         if work.get(key):
             work[key] = work[key][:8]
@@ -101,9 +101,9 @@ class Version(NamedTuple):
 def versions(runs: Iterable[StoredRun]) -> list[Version]:
     """The methods of runs, with what tells versions of one name apart: "Mine [9f86d081]".
 
-    A selector's file that was edited, or another option under the same label, makes another method
-    of it: their runs must not be averaged. A version that only failed (a slip that was mended)
-    leaves the others their name.
+    An edited selector file, or another option under the same label, counts as another method: their
+    runs must not be averaged. A version that only failed (a mistake that was fixed) does not change
+    the name of the others.
     """
     runs = list(runs)
     own = [_version(work_of(run.config)) for run in runs]

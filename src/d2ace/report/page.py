@@ -27,7 +27,7 @@ class Written:
 
     page: Path
     headline: str
-    """The summary in a sentence or two."""
+    """The summary in one or two sentences."""
     figures: int
     tables: int
 
@@ -40,19 +40,19 @@ def write_report(
 ) -> Written:
     """Write ``index.html`` into the folder ``out``, with ``figures/`` and ``tables/`` beside it.
 
-    The same store gives the same bytes.
+    The report is deterministic: the same store gives the same bytes.
 
     Parameters
     ----------
     store : Store
         Finished and failed runs.
     out : path
-        Folder, made if need be. Files of an earlier report there are replaced; a file that would
-        be, and was not written by one or was changed since, is refused before anything is written.
+        Folder, made if needed. Files of an earlier report are replaced. If a file there was not
+        written by d2ace or has changed since, the call is refused before anything is written.
     published : path, optional
-        Folder with CSV files of published figures instead of the D2ACE paper's (`published.py`).
+        Folder with CSV files of published numbers instead of the D2ACE paper's (`published.py`).
     progress : callable, optional
-        Called with the number of parts written and of all parts.
+        Called with the number of written parts and of all parts.
     """
     folder = WrittenFolder(Path(out))
     folder.check([PAGE])

@@ -1,8 +1,8 @@
 """The figures the D2ACE paper prints, to stand beside ours.
 
 `published/` holds them as CSV: scores, average ranks and the p-values of the Wilcoxon test of D2ACE
-against each method. A folder of one's own is read in the same way; a file is known by its columns.
-Where runs were not made as the paper's were, :meth:`Published.why_not` says in what they differ.
+against each method. Your own folder is read in the same way; its columns identify a file.
+If runs have other settings than the paper's, :meth:`Published.why_not` says which.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Published:
             here = work_of(run.config)
             usual = work_of(complete({"data": here["data"], "model": here["model"]}))
             if self.settings == PAPER and catalogue.find(run.config["data"]) is None:
-                found["a file of one's own"] = None
+                found["your own file"] = None
             for key in self.settings:
                 if here[key] != usual[key]:
                     found[f"{key} {canonical(here[key])}, not {canonical(usual[key])}"] = None
@@ -91,7 +91,7 @@ def load(folder: str | Path | None = None) -> Published:
     if folder is not None:
         place = Path(folder)
         if not place.is_dir():
-            raise UserError(f"there is no folder {folder} of published figures")
+            raise UserError(f"there is no folder {folder} of published numbers")
     published = Published(settings=PAPER if folder is None else Published.settings)
     for path in sorted(place.iterdir(), key=lambda path: path.name):
         if path.name.endswith(".csv"):

@@ -1,15 +1,15 @@
 """Which tables and figures stand in which section: each says so itself, in its own file.
 
-A module in ``tables/`` or ``figures/`` is found because it is there. A function in it that is
-marked with :func:`register_table` (or :func:`register_figure`) is called with what each group of
-the section is about (`topics`), and yields its tables::
+Every module in ``tables/`` or ``figures/`` is imported. Mark a function in it with
+:func:`register_table` (or :func:`register_figure`): it is called with the topic of each group of
+the section (`topics`), and yields its tables::
 
     @register_table("scores", order=50)
     def widest_gap(topic: ComparisonTopic) -> Iterator[ReportTable]:
         yield ReportTable(name=topic.name("widest-gap", topic.comparison.heading), ...)
 
-The lower its ``order``, the earlier it stands; equal ones stand in the order of their modules'
-names. Code outside of the library does the same, before it writes a report.
+A lower ``order`` comes first; equal ones are sorted by their modules' names. Your own code can do
+the same before it writes a report.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Registry(Generic[Made]):
         _import_modules(self._package)
         for _, make in sorted(self._makers.get(section, []), key=lambda each: each[0]):
             for made in make(topic):
-                if made is None:  # there is nothing to show of it
+                if made is None:  # nothing to show
                     continue
                 if not isinstance(made, self._kind):
                     raise TypeError(

@@ -1,6 +1,6 @@
 """What stands in the report and in which order; what is missing is named where it would stand.
 
-Tables and figures say themselves where they stand: see `registry`.
+Tables and figures declare their own place: see `registry`.
 """
 
 from __future__ import annotations
@@ -79,20 +79,22 @@ def _summary(store: StoreTopic) -> Section:
 
 def _scores(compared: list[ComparisonTopic]) -> Section:
     section = Section(
-        "scores", "Scores", f"Every method on every dataset, and how it differs from {BASELINE}."
+        "scores", "Scores", f"Every method on every dataset, and its difference from {BASELINE}."
     )
     if not compared:
-        section.missing.append("No methods were compared: d2ace bench quick")
+        section.missing.append("No methods were compared; run: d2ace bench quick")
     for topic in compared:
         group = _fill(section, topic.heading, topic)
         if BASELINE not in topic.comparison.methods:
-            group.notes.append(f"{BASELINE} was not run, so that no gain over it can be shown.")
+            group.notes.append(f"{BASELINE} was not run, so no gain over it can be shown.")
     return section
 
 
 def _ranks(compared: list[ComparisonTopic]) -> Section:
     section = Section(
-        "ranks", "Ranks and tests", "Who is best over datasets, and whether that could be chance."
+        "ranks",
+        "Ranks and tests",
+        "The best methods over datasets, and whether that could be chance.",
     )
     for topic in compared:
         if comparable(topic.judged):
@@ -111,8 +113,8 @@ def _convergence(compared: list[ComparisonTopic]) -> Section:
     section = Section(
         "convergence",
         "Convergence",
-        f"Loss and validation score by epoch, how soon each method is as good as {BASELINE}, when "
-        "it is best and what it loses then.",
+        f"Loss and validation score by epoch: how soon each method is as good as {BASELINE}, when "
+        "it is best, and what it loses after that.",
     )
     for topic in compared:
         _fill(section, topic.heading, topic)
@@ -120,23 +122,23 @@ def _convergence(compared: list[ComparisonTopic]) -> Section:
 
 
 def _time(compared: list[ComparisonTopic]) -> Section:
-    section = Section("time", "Time", "What selection costs beside training itself.")
+    section = Section("time", "Time", "What selection costs on top of training.")
     for topic in compared:
         _fill(section, topic.heading, topic)
     return _or_missing(section, "No methods were compared, so there are no times to compare.")
 
 
 def _ablation(ablations: list[ComparisonTopic]) -> Section:
-    section = Section("ablation", "Ablation", f"{CANDIDATE} with one part taken away or changed.")
+    section = Section("ablation", "Ablation", f"{CANDIDATE} with one part removed or changed.")
     for topic in ablations:
         group = _fill(section, topic.comparison.model, topic)
         if FULL not in topic.comparison.methods:
             group.notes.append(f"Variant {FULL}, the full method, was not run: no differences.")
-    return _or_missing(section, "No ablation was run: d2ace ablate --datasets birds")
+    return _or_missing(section, "No ablation was run; run: d2ace ablate --datasets birds")
 
 
 def _sweeps(sweeps: list[SweepTopic]) -> Section:
-    section = Section("sweeps", "Sweeps", "One option varied, everything else as it is.")
+    section = Section("sweeps", "Sweeps", "One option varies, everything else stays the same.")
     for topic in sweeps:
         one = topic.sweep
         what = axis_title(one.options)
@@ -151,7 +153,7 @@ def _sweeps(sweeps: list[SweepTopic]) -> Section:
     for option, (word, what) in known.items():
         if (option,) not in there:
             section.missing.append(
-                f"No sweep over {what} was run: d2ace sweep {word} --datasets birds"
+                f"No sweep over {what} was run; run: d2ace sweep {word} --datasets birds"
             )
     return section
 
@@ -160,7 +162,7 @@ def _cases(cases: list[CaseTopic]) -> Section:
     section = Section(
         "cases",
         "Case studies",
-        "What the rows are like that a method draws most, and how label weights follow label AUC.",
+        "Properties of the rows that a method draws most, and how label weights follow label AUC.",
     )
     for topic in cases:
         group = _fill(section, topic.place, topic)
@@ -170,7 +172,7 @@ def _cases(cases: list[CaseTopic]) -> Section:
             )
     return _or_missing(
         section,
-        "No run was recorded, so there are no deciles and label weights: "
+        "No run was recorded, so there are no deciles and label weights; run: "
         "d2ace bench quick --set record=true",
     )
 
@@ -185,14 +187,14 @@ def _selection(compared: list[ComparisonTopic]) -> Section:
 
 
 def _runs(store: StoreTopic) -> Section:
-    section = Section("runs", "Runs", "What ran, what failed, what is missing.")
+    section = Section("runs", "Runs", "Finished, failed and missing runs.")
     group = _fill(section, "", store)
     gaps = missing_runs(store.laboratory)
     if gaps:
-        group.notes.append("Not finished though other methods have the same fold and seed:")
+        group.notes.append("Missing, although other methods have the same fold and seed:")
         group.notes += gaps
     if not store.laboratory.finished and not store.laboratory.failed:
-        section.missing.append("The store is empty: d2ace bench quick")
+        section.missing.append("The store is empty; run: d2ace bench quick")
     return section
 
 

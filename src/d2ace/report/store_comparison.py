@@ -34,9 +34,9 @@ class RunGroup:
 def compare(before: Store, after: Store) -> dict[str, Any]:
     """Runs (study, dataset, model, method, settings) that two stores have in common or alone.
 
-    Runs are compared with those of the same settings, or else with those whose settings differ
-    least; what differs is said. A difference is taken between runs of the same fold and seed,
-    second store minus first, with a 95 % interval for its mean where there are at least two.
+    Runs are compared with runs of the same settings, or else with those whose settings differ
+    least; the result lists what differs. Differences are between runs of the same fold and seed,
+    second store minus first, with a 95 % interval for the mean if there are at least two.
     """
     stored = opened(before).runs(), opened(after).runs()
     names = tell_apart(*stored)

@@ -41,7 +41,7 @@ def sentences(judgement: Judgement) -> list[str]:
     if other:
         said.append(
             f"Not all methods had the same data on {', '.join(other)} (their checksums differ), so "
-            "that the comparison is not fair."
+            "the comparison is not fair."
         )
     return [sentence for sentence in said if sentence]
 
@@ -60,7 +60,7 @@ def _gain(judgement: Judgement) -> str:
     if best == BASELINE:
         return f"No method has a better average rank than {BASELINE}."
     if gain is None:
-        return f"{BASELINE} was not run on the same folds and seeds, so no gain can be given."
+        return f"{BASELINE} was not run on the same folds and seeds, so no gain can be computed."
     unit = METRICS[judgement.metric].title
     pairs = counted(gain.count, "paired run")
     way = "better" if gain.mean >= 0 else "worse"
@@ -79,7 +79,7 @@ def _test(judgement: Judgement) -> str:
     if not judgement.enough:
         return (
             f"With {counted(judgement.datasets, 'dataset')} the signed-rank test has no power "
-            f"(it takes at least {FEWEST}), so significance cannot be claimed."
+            f"(it needs at least {FEWEST}), so significance cannot be claimed."
         )
     rivals = len(tests.holm)
     sure = "significant" if tests.significant(BASELINE) else "not significant"

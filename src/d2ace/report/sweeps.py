@@ -44,8 +44,8 @@ class Sweep:
         """What to know of the runs before comparing values; often nothing."""
         if not self.fair:
             return (
-                "No fold was run with every value, so that their scores are not comparable and "
-                "none is marked."
+                "No fold was run with every value, so their scores are not comparable and none is "
+                "marked."
             )
         if self.left_out:
             return f"Without {counted(self.left_out, 'run')} on folds that not every value has."
@@ -64,7 +64,7 @@ def find_sweeps(runs: list[StoredRun]) -> list[Sweep]:
         if not options:  # nothing was varied
             continue
         dataset = names[run.key]
-        if len(sources[run.selector]) > 1:  # the file of a user's own was edited in between
+        if len(sources[run.selector]) > 1:  # your own file was edited in between
             dataset += f" [{(run.config.get('selector_source') or '')[:8]}]"
         where = (run.model, dataset, run.selector, json.dumps(options))
         groups.setdefault(where, []).append(run)

@@ -27,8 +27,8 @@ def render(
 ) -> str:
     """A page of ``templates/``; what is not ours in ``values`` is escaped.
 
-    The page may load nothing. It runs ``script`` if one is named and nothing else, and shows
-    pictures only if they are in it.
+    The page may load nothing. It runs only ``script``, if you name one, and shows pictures only if
+    they are embedded.
     """
     environment = jinja2.Environment(
         autoescape=True,
@@ -47,7 +47,7 @@ def render(
         policy.append("img-src data:")
     rules = "".join(_template(sheet) for sheet in style_sheets)
     return environment.get_template(template).render(
-        # These two are ours, not the user's.
+        # These two are trusted.
         style_sheet=Markup(rules + style.dark_rules(".drawing")),  # noqa: S704
         script=Markup(code),  # noqa: S704
         policy="; ".join([*policy, "base-uri 'none'", "form-action 'none'"]),

@@ -8,7 +8,7 @@ import enum
 class Verdict(enum.Enum):
     """A method beside the baseline, in one metric of a comparison.
 
-    Better or worse is shown where the interval of the mean difference is clear of zero and the
+    Better or worse is shown if the interval of the mean difference excludes zero and the
     signed-rank test over datasets agrees, corrected for the number of rivals.
     """
 

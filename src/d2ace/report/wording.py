@@ -21,7 +21,7 @@ OUTCOMES = {
 
 def in_short(verdict: Verdict, enough: bool) -> str:
     """The verdict on the method with the best rank; ``enough`` datasets for the test or not."""
-    # A rank counts wins, however small, and not what the losses cost.
+    # A rank counts wins, however small, and not the size of losses.
     worse = "best rank, worse on average"
     untested = "better, too few datasets to test"
     words = {

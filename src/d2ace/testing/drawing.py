@@ -238,7 +238,7 @@ def label_order_does_not_matter(cls: type[Selector], **options: Any) -> None:
 def _assert_equivariant(
     cls: type[Selector], options: dict[str, Any], *, rows: Tensor, columns: Tensor
 ) -> None:
-    """The same training told with rows and labels in another order."""
+    """The same training with rows and labels in another order."""
     selector = make(cls, options)
     moved = cls(labels()[rows][:, columns], features()[rows], **{**COMMON, **options})
     place = torch.empty_like(rows)

@@ -165,7 +165,7 @@ def invalid_pairs_can_be_skipped(cls: type[Selector], **options: Any) -> None:
 
 @check
 def observing_never_waits_for_the_device(cls: type[Selector], **options: Any) -> None:
-    # tensors on "meta" have no values: whoever reads one back gets an error
+    # tensors on "meta" have no values: reading one back raises an error
     # (repeats are looked for on the host)
     selector = make(cls, options, replacement=False, device="meta")
     list(selector)

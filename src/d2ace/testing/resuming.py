@@ -1,4 +1,4 @@
-"""Checks of saving and resuming: the very same batches, wherever training stopped."""
+"""Checks of saving and resuming: the same batches, wherever training stopped."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _resumed(cls: type[Selector], options: dict[str, Any], stop: int, times: int
 
 @check
 def the_name_is_not_empty(cls: type[Selector], **options: Any) -> None:
-    assert cls.name, "it has no name, by which its saved states are told from those of others"
+    assert cls.name, "it has no name, which identifies its saved states"
 
 
 @check
@@ -183,7 +183,7 @@ def resumes_batches_observed_in_parts(cls: type[Selector], **options: Any) -> No
 @check
 def resumes_with_the_same_loss_weights(cls: type[Selector], **options: Any) -> None:
     selector = trained(cls, options)
-    selector.validated(9.9)  # what is told from here on must not change weights of this epoch ...
+    selector.validated(9.9)  # reports from here must not change weights of this epoch ...
     batches = iter(selector)
     first = next(batches)
     selector.observe(first, logits=logits_of(80)[first])

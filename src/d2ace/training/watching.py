@@ -1,4 +1,4 @@
-"""Functions that are told every epoch of a run: several as one, and TensorBoard's event files."""
+"""Functions called after every epoch of a run: several as one, and TensorBoard's event files."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def values_of_own(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def own_values(
     method: type[Selector], options: Iterable[str], fixed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What these options are by themselves, while others are ``fixed``; those that can be told."""
+    """The default values of these options while others are ``fixed``, as far as they are known."""
     found = {option: _own_value(method, option, fixed) for option in options}
     return {option: value for option, value in found.items() if _is_plain(value)}
 

@@ -57,14 +57,14 @@ class RunSpec:
     Parameters
     ----------
     study : str
-        "main", "ablation", "sweep", or a word of the user's.
+        "main", "ablation", "sweep", or your own word.
     method : str
         The label in tables: "D2ACE", "D2ACE (reference)", "A", "K=6".
     config : dict
         Keys of ``d2ace.train``; whatever is missing is filled in.
     own_values : dict, optional
-        For a selector of one's own, the values that its ``selector_options`` have unless they are
-        given (`checks.own_values`). They are stored, so that a report need not ask the code.
+        The default values of your own selector's ``selector_options`` (`checks.own_values`). They
+        are stored, so that a report need not run the code.
     """
 
     study: str

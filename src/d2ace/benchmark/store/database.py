@@ -60,7 +60,7 @@ class StoredRun:
     result: dict[str, Any] | None
     finished_at: str
     own_values: dict[str, Any] | None = None
-    """What a selector of one's own has for these options unless it is told (`RunSpec`)."""
+    """Your own selector's default values for these options (`RunSpec`)."""
 
 
 _COLUMNS = [*(field.name for field in fields(StoredRun)), "selector_options"]
@@ -235,7 +235,7 @@ class Store:
     # Machinery ------------------------------------------------------------------------------
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What a question finds; a file that a disk has damaged meanwhile is told of."""
+        """The rows that a query finds; a file that was damaged meanwhile raises an error."""
         try:
             return self._connection.execute(query, values).fetchall()
         except sqlite3.ProgrammingError:  # a store that was closed

@@ -1,6 +1,6 @@
 """What a stored run must look like, so that tables can be made of it.
 
-Each check raises a ValueError whose words go on from "the run ...". Checksums find what a disk has
+Each check raises a ValueError whose text continues "the run ...". Checksums find what a disk has
 changed; these find what somebody else, or another version, has written.
 """
 
@@ -117,7 +117,7 @@ def check_result(result: Any) -> None:
         for name in ("train_loss", "epoch_loss", "effective_rows", "distinct_rows"):
             if not _number_or_nothing(entry.get(name)):
                 raise ValueError(f"has {_shortened(entry[name])} for {name} in {where}")
-    if result.get("per_label") is not None:  # which runs of before do not have
+    if result.get("per_label") is not None:  # older runs have none
         _check_columns(result["per_label"])
 
 

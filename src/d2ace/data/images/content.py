@@ -23,7 +23,7 @@ VERSION = 1
 """Part of every key: raised when maps are computed or stored in another way."""
 
 _PLAIN = (bool, int, float, str, list, tuple, type(None), torch.dtype)
-"""Settings of a module that are told by their words."""
+"""Settings of a module that its text describes."""
 _FIXED = {
     *("CenterCrop", "ConvertImageDtype", "Grayscale", "Identity", "Normalize", "PILToTensor"),
     *("Pad", "RGB", "Resize", "ToDtype", "ToImage", "ToPILImage", "ToPureTensor", "ToTensor"),
@@ -74,7 +74,7 @@ def describe_transform(transform: Any) -> Any:
     if name not in _FIXED:
         raise UserError(
             f"the transform {repr(transform)[:80]} may draw at random, or does not say what it "
-            "does, so cached features could not be told apart; use evaluation_transform, or give "
+            "does, so cached features would be ambiguous; use evaluation_transform, or give "
             "it a method describe()"
         )
     return {"kind": _kind(transform), **{k: repr(v) for k, v in _public(transform).items()}}

@@ -109,7 +109,7 @@ def cache_features(
     its parameters are on, and left as it was. The key covers its structure and weights, the
     transform and the bytes of the images (read again when a file's size or time of change differs);
     it does not see a change in the code of ``forward`` alone. What was interrupted is not taken for
-    complete, and goes on where it stopped; two processes that want the same maps compute them once.
+    complete, and resumes where it stopped; if two processes need the same maps, one computes them.
     Maps that are there are read once, to compare their checksums; damaged ones are computed again,
     with a warning.
     ``progress`` is called with the images done and the images in all.

@@ -1,4 +1,4 @@
-"""A folder of images with ``labels.csv``, the layout to choose for images of one's own."""
+"""A folder of images with ``labels.csv``, the layout to choose for your own images."""
 
 from __future__ import annotations
 

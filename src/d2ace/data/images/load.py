@@ -59,7 +59,7 @@ def load_images(
         looked for in ``D2ACE_DATA`` by default.
     split
         One split (``"trainval"``, ``"val2014"``, ...). By default the training and the test split
-        of the dataset, told apart by ``data.rows("test")``.
+        of the dataset; ``data.rows("test")`` gives the rows of one.
     unlabelled
         ``"drop"``: leave out images without any label, as published COCO results do (82,081 and
         40,137 of 2014).

@@ -80,7 +80,7 @@ def _refused(folder: Path, what: str) -> RunError:
 
 
 class Partial:
-    """The files of a build that goes on: the arrays, and how many rows of them are right."""
+    """The files of a build in progress: the arrays, and how many of their rows are complete."""
 
     def __init__(self, folder: Path, key: str, n: int) -> None:
         self.folder, self.key, self.n, self.done = folder, key, n, 0

@@ -63,7 +63,7 @@ def label_vectors(
     seed
         Of the fallback. A label without any known word gets a vector of N(0, 0.38²) numbers, and so
         do all labels, with 300 numbers each, when there is no ``path``: ML-GCN and HST need
-        distinct, fixed codes of the usual size, and lose only what the words would have told them.
+        distinct, fixed codes of the usual size, and lose only the meaning of the words.
     """
     names = [str(name) for name in label_names]
     if not names:

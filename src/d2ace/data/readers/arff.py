@@ -1,4 +1,4 @@
-"""ARFF files as multi-label data: labels told from features, codes and missing values settled."""
+"""ARFF files as multi-label data: finds the labels, codes nominal values, fills missing ones."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _read(source: Source, labels: Collection[str] = ()) -> _ArffFile:
 
 
 def _opened(source: Source) -> tuple[Header, bytes]:
-    """The declarations, and the rows as they stand in the file."""
+    """The declarations, and the rows of the file, unchanged."""
     text = source.expanded()
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

@@ -41,7 +41,7 @@ class Kind:
     """``numeric``, ``nominal``, ``string`` or ``date``."""
     values: tuple[str, ...] = ()
     cells: tuple[bytes, ...] = ()
-    """The declared values as they stand in the rows."""
+    """The declared values, as written in the rows."""
     counts: bool = False
     """Whether the values are 0, 1, 2, ..., so that a number is its own code."""
     pattern: str = ""

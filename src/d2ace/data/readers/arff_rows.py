@@ -62,7 +62,7 @@ class _Columns:
         limits = [len(kind.values) if kind.counts else np.inf for kind in header.kinds]
         self.limit = np.array(limits)[header.kind]
         numeric = np.array([kind.name == "numeric" for kind in header.kinds])[header.kind]
-        # Told before a 32-bit float rounds 1e-60 to 0.
+        # Checked before a 32-bit float rounds 1e-60 to 0.
         self.label = numeric & np.array([name in labels for name in header.names])
         self.limit[self.label] = 2
         # 0: read as a number; k: read as special[k - 1].

@@ -43,8 +43,8 @@ def found_errors(errors: list[FoundErrors]) -> Figure:
     return Figure(
         name="found",
         title="How many suspects are wrong",
-        caption="If you check the most suspicious labels first, this share of those that you have "
-        "checked is truly wrong. Mean over seeds; the band is from the lowest to the highest seed.",
+        caption="You check the most suspicious labels first: this share of the checked labels is "
+        "truly wrong. Mean over seeds; the band is from the lowest to the highest seed.",
         alt=f"Truly wrong are {percent(float(shares.mean(0)[-1]))} of the {length} most suspicious "
         f"labels, and {percent(chance)} of labels picked at random.",
         draw=draw,
@@ -108,9 +108,9 @@ def curves(runs: list[MethodRuns]) -> Figure:
     ends = "; ".join(f"{method} {table[:, -1].mean():.3f}" for method, table in tables.items())
     return Figure(
         name="curves",
-        title="While they train",
-        caption="Mean over seeds on validation rows, with their labels as given; the band is from "
-        "the lowest to the highest seed.",
+        title="Validation score during training",
+        caption="Mean over seeds on validation rows, by their given labels; the band is from the "
+        "lowest to the highest seed.",
         alt=f"Validation {METRICS[METRIC].title} after the last epoch: {ends}.",
         draw=draw,
     )

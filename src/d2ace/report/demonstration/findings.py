@@ -83,7 +83,7 @@ def verdict(better: MethodRuns, plain: MethodRuns, metric: str = METRIC) -> str:
     if better.scores(metric) == plain.scores(metric):
         return f"{better.method} and {plain.method} have the same scores here."
     if found.interval is None:
-        return f"One seed says nothing about noise: {better.method} has {numbers}."
+        return f"One seed cannot show noise: {better.method} has {numbers}."
     if not found.shown:
         return f"{better.method} and {plain.method} are within noise here: {numbers}."
     word = "better" if (found.mean > 0) == METRICS[metric].higher_is_better else "worse"
@@ -95,9 +95,9 @@ def cost_of_errors(plain: MethodRuns, true: MethodRuns) -> str:
     found = Difference.between(plain, true)
     numbers = found.numbers(METRIC, "the same training on the true labels")
     if found.interval is None:
-        return f"One seed says nothing about noise: with the wrong labels, {numbers}."
+        return f"One seed cannot show noise: with the wrong labels, {numbers}."
     if not found.shown:
-        return f"What the wrong labels cost is within noise here: {numbers}."
+        return f"The cost of the wrong labels is within noise here: {numbers}."
     if found.mean > 0:
         return f"The wrong labels cost nothing here: {numbers}."
     return f"The wrong labels make {plain.method} worse here: {numbers}."
@@ -156,18 +156,18 @@ class Demonstration:
         ]
         if len(shares) > 1:
             said.append(
-                f"From one of {counted(len(shares), 'run')} to another, that share is "
+                f"Over {counted(len(shares), 'run')}, that share ranges from "
                 f"{percent(min(shares))} to {percent(max(shares))}."
             )
         flagged = sum(one.flagged for one in self.errors)
         runs = counted(len(self.errors), "run")
         if not flagged:
-            said.append(f"No label is above the usual limit of d2ace inspect, in {runs}.")
+            said.append(f"No label is above the default limit of d2ace inspect, in {runs}.")
         else:
             share = percent(sum(one.flagged_hits for one in self.errors) / flagged)
             were = "label is" if flagged == 1 else "labels are"
             said.append(
-                f"{flagged:,} {were} above the usual limit of d2ace inspect, in {runs}; {share} "
+                f"{flagged:,} {were} above the default limit of d2ace inspect, in {runs}; {share} "
                 "of them truly wrong."
             )
         return said
@@ -241,8 +241,8 @@ def demonstrate(
 ) -> Demonstration:
     """What the runs in these folders show; all were trained on ``data``, with insights.
 
-    Where the data know their errors, scores are by the true labels of the test rows; ``true`` is
-    the method that was trained on the true labels.
+    If the data record their errors, scores are by the true labels of the test rows; ``true`` is the
+    method that was trained on the true labels.
     """
     saved = {method: [load_run(folder) for folder in folders] for method, folders in runs.items()}
     (plain, folders), *_ = runs.items()

@@ -112,7 +112,7 @@ def deciles(
         caption=(
             "Training rows sorted by their sampling probability, in ten groups of equal size; "
             f"each bar shows how many of a group's rows have a low, middle or high "
-            f"{PROPERTIES[what]} (thirds of all rows). Where selection ignores the property, each "
+            f"{PROPERTIES[what]} (thirds of all rows). If selection ignores the property, each "
             f"tier fills about a third of every bar.{averaged}"
         ),
         alt=f"Share of rows with high {PROPERTIES[what]} among the tenth drawn most: {first}.",

@@ -28,15 +28,15 @@ class Figure:
     Parameters
     ----------
     name : str
-        Of its files, and of the elements inside.
+        Used in the names of its files and elements.
     title, caption : str
-        What it shows; what one sees, in sentences.
+        What it shows; how to read it, in sentences.
     alt : str
-        The picture in words, for those who do not see it.
+        The picture in words, for readers who cannot see it.
     draw : callable
         Returns the matplotlib figure. Called inside `style.applied`.
     wide : bool
-        Needs more width than a phone has: scrolls in its box there.
+        Wider than a phone: scrolls in its box there.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Figure:
     @contextlib.contextmanager
     def _drawn(self) -> Iterator[Canvas]:
         with style.applied(), warnings.catch_warnings():
-            # A name in a script the font lacks is drawn as boxes in the PDF; that is no failure.
+            # A name in a script that the font lacks becomes boxes in the PDF; that is not an error.
             warnings.filterwarnings("ignore", message="Glyph .* missing")
             # Names so long that they leave no room for the axes are drawn over them.
             warnings.filterwarnings("ignore", message="constrained_layout not applied")
@@ -86,7 +86,7 @@ class Figure:
 
         def tidy(tag: re.Match[str]) -> str:
             text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{self.name}-", tag[0])
-            # To a hundredth of a point: nobody sees less, and the page is lighter.
+            # To a hundredth of a point: the difference is invisible, and the page smaller.
             text = re.sub(r"(?<=[ \"(,])(-?\d+\.\d{2})\d+(?=[ \"),])", r"\1", text)
             return re.sub(r' xmlns:xlink="[^"]*"', "", text).replace("xlink:href", "href")
 

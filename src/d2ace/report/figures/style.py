@@ -1,7 +1,7 @@
 """One look for all figures: a method has the same colour, marker and line everywhere.
 
-The first eight colours stay apart under red-green blindness, all are readable on white and on dark
-ground (a test measures both); markers and lines tell methods apart without colour.
+The first eight colours stay distinct under red-green blindness, and all are readable on white and
+on dark backgrounds (a test measures both); markers and lines distinguish methods without colour.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from d2ace.report.method_names import CANDIDATE, METHODS, base_of, order
 
 INK = "#1f2429"
-"""Text and axes. In dark mode a style sheet repaints this very colour; see `dark_rules`."""
+"""Text and axes. In dark mode a style sheet replaces this colour; see `dark_rules`."""
 FAINT = "#d4d8dd"
 """Grid lines; repainted as well."""
 ZERO = "#6b747d"
@@ -123,8 +123,8 @@ class Look:
 def looks(methods: Iterable[str]) -> dict[str, Look]:
     """The look of every method.
 
-    A method of the library has its own for good; a variant is its method with hollow markers and a
-    thinner line; any other gets the next free one, in the order of the names.
+    A method of the library always has the same style; a variant has its method's style with hollow
+    markers and a thinner line; any other gets the next free style, in the order of the names.
     """
     found: dict[str, Look] = {}
     variants: dict[str, int] = {}

@@ -31,8 +31,8 @@ def losses(name: str, comparison: MethodComparison, dataset: str, looks: Looks) 
     what = (
         "Mean loss over all training rows, by an evaluation pass after every epoch."
         if full
-        else "Mean loss over the batches drawn. It is biased by the selection: a method that draws "
-        "hard rows shows a high loss. Runs with --set epoch_loss=true give the loss over all rows."
+        else "Mean loss over the drawn batches. Selection biases it: a method that draws hard rows "
+        "has a high loss. Runs with --set epoch_loss=true give the loss over all rows."
     )
     return _curves(
         name,
@@ -61,8 +61,8 @@ def validation(
         read=lambda run: curve(run, "validation", metric),
         title=f"Validation {title}, {comparison.heading} on {dataset}",
         label=f"Validation {title}",
-        caption="The score that chooses the epoch whose weights are tested; the marker on a curve "
-        "stands at its best mean.",
+        caption="This score selects the epoch whose weights are tested; the marker on a curve is "
+        "at its best mean.",
         best=max if METRICS[metric].higher_is_better else min,
     )
 
@@ -152,7 +152,7 @@ def seconds(runs: tuple[StoredRun, ...]) -> dict[str, float]:
     found = {}
     for part in style.PARTS:
         values = np.array([number((run.result or {})["seconds"].get(part)) for run in runs])
-        if part == "save":  # which runs of before did not count
+        if part == "save":  # older runs did not count it
             values = np.nan_to_num(values)
         values = values[np.isfinite(values)]
         found[part] = float(values.mean()) if values.size else float("nan")

@@ -20,17 +20,17 @@ def headline(flagged: int, pairs: int) -> str:
 def lead(flagged: int, *, usual: bool) -> str:
     """How far to trust that; ``usual``: flagged as in the measurement."""
     measured = (
-        f"On ten datasets in which we had changed 5 to 20\u00a0% of the positives, "
+        f"On ten datasets in which we changed 5 to 20\u00a0% of the positives, "
         f"{percent(PRECISION)} of the flagged labels were changed ones, and {percent(RECALL)} of "
         "the changed ones were flagged"
     )
     if not usual:
-        measured += " (with the default limit, not as here)"
+        measured += " (with the default limit; this page uses another)"
     if not flagged:
-        return f"That does not mean that all are right. {measured}."
+        return f"Some may still be wrong. {measured}."
     return (
-        f"Not all of them are: look before you change any. {measured}. Where fewer labels are "
-        "wrong, fewer of the flagged ones are."
+        f"Some of them are right: look before you change any. {measured}. With fewer wrong labels "
+        "in the data, fewer of the flagged ones are wrong."
     )
 
 

@@ -19,7 +19,7 @@ from .row_pictures import Photographs, PixelTables, pixel_shape
 if TYPE_CHECKING:
     from d2ace.data.images import ImageData
 
-_LONGEST = 120  # characters of a name in the page; files have all of it
+_LONGEST = 120  # characters of a name on the page; files have it all
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def data_map(rows: Records) -> Figure | None:
                     label=words,
                 )
         axes.set_xlabel("Variability of the confidence over visits")
-        axes.set_ylabel("Confidence in what is given")
+        axes.set_ylabel("Confidence in the given labels")
         axes.margins(0.03)
         legend_below(picture, axes, 2)
         return picture
@@ -90,20 +90,20 @@ def _sample(rows: Chosen) -> Chosen:
 
 def _caption(once: int, kinds: list[Chosen], points: list[Chosen], dense: bool) -> str:
     said = [
-        "Each point is a row. Rows at the top left are easy: the model agrees with what is given, "
-        "visit after visit. Rows to the right are ambiguous. Rows at the bottom left are hard: the "
+        "Each point is a row. Rows at the top left are easy: the model agrees with the given "
+        "labels on every visit. Rows to the right are ambiguous. Rows at the bottom left are hard: the "
         "model keeps disagreeing, and a label may be wrong.",
     ]
     if dense:
         said.append(
-            "Rows without a suspected label are many, so that their density is shown: the darker, "
-            "the more."
+            "There are many rows without a suspected label, so the map shows their density: darker "
+            "means more."
         )
     if any(len(own) < len(kind) for own, kind in zip(points[1:], kinds[1:], strict=True)):
         said.append(f"Of each kind of rows with suspected labels, {MOST_POINTS:,} are drawn.")
     if once:
         were = "row was" if once == 1 else "rows were"
-        said.append(f"{once:,} {were} seen only once, and cannot be on the map.")
+        said.append(f"{once:,} {were} seen only once, so not on the map.")
     return " ".join(said)
 
 

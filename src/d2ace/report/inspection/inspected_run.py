@@ -19,7 +19,7 @@ from .inspection import TOP, Inspection, write_inspection
 if TYPE_CHECKING:
     from d2ace.data.images import ImageData
 
-_OTHERWISE = "so that rows are shown without their features or pictures."
+_OTHERWISE = "so rows are shown without their features or pictures."
 
 
 def inspect_run(
@@ -27,7 +27,7 @@ def inspect_run(
 ) -> Inspection:
     """Write the page on the insights of the run in a folder; see :func:`write_inspection`.
 
-    Data that cannot be read, or have changed since, are not shown, and the page says so.
+    If the data cannot be read or have changed, the page says so and does not show them.
     """
     saved = load_run(run)
     insights = saved.insights
@@ -41,8 +41,8 @@ def inspect_run(
     if config.get("labels_from"):
         remark = (
             f"{remark} This run was trained with the corrections in "
-            f"{Path(config['labels_from']).name}: to train with more, put the lines of "
-            "label_issues.csv below those of that file."
+            f"{Path(config['labels_from']).name}: to add corrections, append the lines of "
+            "label_issues.csv to that file."
         ).strip()
     again = _again(config, images=images)
     return write_inspection(

@@ -68,24 +68,24 @@ def write_inspection(
 ) -> Inspection:
     """Write ``index.html`` into the folder ``out``, and what it shows as CSV and JSON beside it.
 
-    The same insights give the same bytes.
+    The page is deterministic: the same insights give the same bytes.
 
     Parameters
     ----------
     insights : Insights
-        Of a training that is over, or of one that runs.
+        Of a finished training, or of one in progress.
     out : path
-        Folder, made if need be. Files of an earlier page there are replaced; a file that would be,
-        and was not written by one or was changed since, is refused before anything is written.
+        Folder, made if needed. Files of an earlier page are replaced. If a file there was not
+        written by d2ace or has changed since, the call is refused before anything is written.
     data : MultiLabelData or ImageData, optional
-        The rows themselves, in the numbers of the insights: the page shows their strongest
+        The rows themselves, with the indices of the insights: the page shows their strongest
         features, or their pictures.
     above : float, optional
-        As of :meth:`Insights.label_issues`.
+        As in :meth:`Insights.label_issues`.
     top : int
-        How many pairs the page lists; the files have all.
+        How many pairs the page lists; the files list all.
     again : str
-        What stands behind ``d2ace train`` in the command that the page shows as the next step.
+        The arguments of ``d2ace train`` in the command that the page shows as the next step.
     remark : str
         A sentence about the rows, such as why there is no data.
     """
@@ -164,7 +164,7 @@ def write_inspection(
     )
     folder.write(
         {
-            PAGE: page.encode(errors="replace"),  # a file's name may be no text at all
+            PAGE: page.encode(errors="replace"),  # a file's name may not be valid text
             ISSUES: issues.csv(),
             ROWS: by_row.csv(),
             LABELS: by_label.csv(),
@@ -180,12 +180,12 @@ def _refuse_other_data(insights: Insights, data: Any) -> None:
     if not isinstance(data, MultiLabelData) and not hasattr(data, "files"):
         raise UserError(
             f"data is a {type(data).__name__}; give a MultiLabelData or ImageData of d2ace.data, "
-            "or none."
+            "or leave it out."
         )
     if data.n != insights.n:
         raise UserError(
-            f"The data has {data.n} rows, but the insights {insights.n}; give the data that was "
-            "trained on, or none."
+            f"The data has {data.n} rows, but the insights {insights.n}; give the data of the "
+            "training, or leave it out."
         )
 
 

@@ -24,9 +24,9 @@ class StrongFeature:
 class RowFeatures:
     """The strongest features of rows.
 
-    Of a dense table, those furthest from the feature's mean over all rows, in standard deviations.
-    Of a sparse one (words in texts), those present with the largest value times the logarithm of
-    how rare they are: all rows over the rows that have it.
+    In a dense table: the features furthest from their mean over all rows, in standard deviations.
+    In a sparse one (words in texts): the present features with the largest value times the
+    logarithm of their rarity (all rows divided by the rows that have it).
     """
 
     def __init__(self, data: MultiLabelData) -> None:
@@ -59,7 +59,7 @@ class RowFeatures:
         ]
 
     def _printed(self, value: float) -> str:
-        if self.sparse:  # that a word occurs once goes without saying
+        if self.sparse:  # a count of 1 is not shown
             return "" if value == 1.0 else f"{value:.3g}".replace("-", "−")
         return f"{value:+.1f}".replace("-", "−")
 

@@ -46,9 +46,9 @@ def drawn_most(
         name=name,
         title=f"Rows drawn most, {place}",
         caption=(
-            "Of the tenth of the training rows with the highest sampling probability at the start "
-            "of an epoch, the share in the highest third by a property. A method that does not "
-            "look at the property has about a third."
+            "The tenth of the training rows with the highest sampling probability at the start of "
+            "an epoch: its share of rows in the highest third by a property. A method that ignores "
+            "the property has about a third."
         ),
         columns=["Share with", "Epoch", *recordings],
         rows=rows,

@@ -104,10 +104,10 @@ def peaks(name: str, comparison: MethodComparison) -> ReportTable | None:
         name=name,
         title=f"Best epoch, {comparison.heading}",
         caption=(
-            "The epoch with the best validation score, the median over runs, and below it how much "
-            "of that score is gone at the last epoch, the mean over runs. A method that overfits "
-            "is best early and loses much; the best of many noisy scores flatters, so all lose a "
-            "little."
+            "The epoch with the best validation score (median over runs). Below it: how much of "
+            "that score is lost at the last epoch (mean over runs). A method that overfits is best "
+            "early and loses much. The best of many noisy scores is too high, so all methods "
+            "lose a little."
         ),
         columns=["Dataset", *comparison.methods],
         rows=rows,
@@ -145,8 +145,8 @@ def losses(name: str, comparison: MethodComparison) -> ReportTable | None:
         name=name,
         title=f"Loss of all training rows, {comparison.heading}",
         caption=(
-            "Mean loss over all training rows, by an evaluation pass after the epoch: the mean "
-            "over runs, after a quarter, half and all of the epochs."
+            "Mean loss over all training rows, by an evaluation pass after a quarter, half and all "
+            "of the epochs: the mean over runs."
         ),
         columns=["Dataset", "Epoch", *comparison.methods],
         rows=rows,
@@ -233,7 +233,7 @@ def _reach(run: StoredRun, values: Array, goal: float) -> tuple[int, float] | No
     epochs = curve(run, "seconds", "sum")  # what a CSV file keeps of the parts
     if np.isnan(epochs).all():
         parts = {part: curve(run, "seconds", part) for part in style.PARTS if part != "setup"}
-        parts["save"] = np.nan_to_num(parts["save"])  # which runs of before did not count
+        parts["save"] = np.nan_to_num(parts["save"])  # older runs did not count it
         epochs = np.sum(list(parts.values()), axis=0)
     return place + 1, spent + float(epochs[: place + 1].sum())
 

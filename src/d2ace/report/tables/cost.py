@@ -114,8 +114,8 @@ def inventory(name: str, laboratory: Laboratory) -> ReportTable:
         name=name,
         title="Runs",
         caption=(
-            "What is in the store. “Missing” counts the runs that some method of the row has and "
-            "another has not, by fold and seed. The CSV file has a line for every run."
+            "The runs in the store. “Missing” counts runs, by fold and seed, that some method of "
+            "the row has and another lacks. The CSV file has a line for every run."
         ),
         columns=[
             "Study",
@@ -140,7 +140,7 @@ def failures(name: str, laboratory: Laboratory) -> ReportTable | None:
     return ReportTable(
         name=name,
         title="Failed runs",
-        caption="Runs that ended with an error; they are in no other table.",
+        caption="Runs that ended with an error; no other table contains them.",
         columns=["Study", "Model", "Dataset", "Method", "Fold", "Seed", "Error"],
         rows=[
             [
@@ -235,7 +235,7 @@ def _counted(run: StoredRun) -> bool:
 def _ratio(runs: tuple[StoredRun, ...], baseline: tuple[StoredRun, ...]) -> float | None:
     """Total over the baseline's, on the folds and seeds both have.
 
-    Saving is left out unless all of them counted it, or runs of before would seem cheaper.
+    Saving is left out unless all of them counted it, or older runs would seem cheaper.
     """
     parts = [part for part in style.PARTS if part != "save" or all(map(_counted, runs + baseline))]
     base = {(run.fold, run.seed): _total((run,), parts) for run in baseline}

@@ -42,9 +42,9 @@ def glance(name: str, found: list[Judgement]) -> ReportTable:
         caption=(
             f"The method with the best average rank, how much better it is than {BASELINE} (mean "
             "difference with its 95 % interval, positive is better), and the p-value of the "
-            f"one-sided Wilcoxon test against {BASELINE}, corrected by Holm, from {FEWEST} "
-            "datasets on. Who is best was chosen by looking at the same scores, which flatters "
-            "the winner."
+            f"one-sided Wilcoxon test against {BASELINE}, corrected by Holm, if there are at least "
+            f"{FEWEST} datasets. The best method was chosen by the same scores, which favours the "
+            "winner."
         ),
         columns=[
             "Model",

@@ -135,10 +135,10 @@ def sweep(name: str, study: Sweep) -> ReportTable:
 
 
 def _usual(study: Sweep) -> tuple[Any, ...] | None:
-    """The values that the selector has unless it is told otherwise, if they were run.
+    """The selector's default values, if they were run.
 
-    Those of the library's own methods are known here, those of a user's own were stored with the
-    runs: a report asks no code that a store names.
+    Those of the library's methods are known here; those of your own were stored with the runs. A
+    report never runs code that a store names.
     """
     run = next(iter(study.points.values()))[0]
     own = run.own_values or {}
@@ -157,8 +157,8 @@ def _unknown(study: Sweep) -> str:
     if study.selector in SELECTORS or runs[0].own_values is not None:
         return ""
     return (
-        "The method's own value was not stored with these runs; the same d2ace sweep adds it, "
-        "without running them again."
+        "The method's default value was not stored with these runs; run the same d2ace sweep "
+        "to add it, without running them again."
     )
 
 

@@ -50,13 +50,13 @@ class Cell:
     text : str
         As printed.
     value : str, int, float or None
-        What it is sorted by and what CSV holds; None sorts last and is empty in CSV.
+        The value to sort by and to write to CSV; None sorts last and is empty in CSV.
     place : int
         1, 2 or 3 for the best three of a row, else 0.
     spread : str
-        What is uncertain about it, "±0.0120"; smaller, below on the page.
+        Its uncertainty, such as "±0.0120"; shown smaller, below it.
     note : str
-        Smaller lines below.
+        Smaller lines below it.
     """
 
     text: str
@@ -80,7 +80,8 @@ class Cell:
 class ReportTable:
     """A table with a heading per column, rows, and rows below that stay below when sorted.
 
-    ``data`` is what the CSV file holds, a list of equal dicts; without it, the fields' values.
+    ``data`` is the content of the CSV file, a list of equal dicts; the default is the cells'
+    values.
     """
 
     name: str
