@@ -31,18 +31,8 @@ PER_ROW = 3
 counted: Counter[str] = Counter()
 
 
-def note(tensor: Tensor, numbers: int) -> None:
-    """Predictions are matrices of rows; sums and weights are what else there is."""
-    what = "observed" if note.predictions(tensor) else "weights"
-    counted[what] += numbers
-    counted[f"{what} bytes"] += numbers * tensor.element_size()
-
-
 def count_what_is_sent(labels: int) -> None:
     """Count on the way to torch.distributed."""
-    note.predictions = lambda tensor: (  # type: ignore[attr-defined]
-        tensor.ndim == 2 and tensor.shape[1] == labels and tensor.shape[0] != labels
-    )
     world, rank = distributed.get_world_size(), distributed.get_rank()
     received: dict[str, Callable[..., tuple[Tensor, int]]] = {
         "all_reduce": lambda tensor, *_: (tensor, tensor.numel()),
@@ -58,7 +48,11 @@ def count_what_is_sent(labels: int) -> None:
         original = getattr(distributed, name)
 
         def run(*arguments: Any) -> Any:
-            note(*received[name](*arguments))
+            tensor, numbers = received[name](*arguments)
+            rows_of_labels = name != "all_reduce" and tensor.shape[1:] == (labels,)
+            what = "observed" if rows_of_labels else "weights"
+            counted[what] += numbers
+            counted[f"{what} bytes"] += numbers * tensor.element_size()
             return original(*arguments)
 
         return run

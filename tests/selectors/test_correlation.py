@@ -95,6 +95,20 @@ def test_mutual_information_by_its_definition(n, q, seed, labels_at_once):
             np.testing.assert_allclose(float(information[j, k]), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.35, 1.0])
+def test_mutual_information_of_more_labels_than_are_multiplied_at_once(spread):
+    n, q = 30, 150  # up to 600 columns of bins, which are multiplied in stripes of 256
+    u = spread * torch.from_numpy(np.random.default_rng(1).random((n, q)))
+    information, _ = mutual_information(u)
+    bins = (u * 5).floor().numpy()
+    joint = (bins[:, :, None] == np.arange(5)).astype(float)
+    share = np.einsum("ija,ikc->jkac", joint, joint) / n
+    product = np.einsum("ja,kc->jkac", joint.mean(0), joint.mean(0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(share > 0, share * np.log(share / product), 0.0)
+    np.testing.assert_allclose(information.numpy(), terms.sum(axis=(2, 3)), atol=1e-12)
+
+
 @given(
     n=st.integers(1, 50),
     q=st.integers(1, 4),

@@ -88,7 +88,14 @@ def routed(rows: Tensor, sent: list[int], received: list[int]) -> Tensor:
 def spread_tensor(part: Tensor, n: int, world: int) -> Tensor:
     """A ``DTensor`` [n, ...] of which this process holds ``part``."""
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import DTensor, Shard
+
+    try:
+        from torch.distributed.tensor import DTensor, Shard
+    except ImportError as missing:  # before torch 2.5
+        raise RunError(
+            f"torch {torch.__version__} cannot save state that is spread over processes; install "
+            "torch 2.5 or later, or leave shard=True out"
+        ) from missing
 
     mesh = init_device_mesh(part.device.type, (world,))
     whole = torch.empty((n, *part.shape[1:]), device="meta")

@@ -1,7 +1,8 @@
 """One selector for the processes of ``torch.distributed``, as a batch sampler.
 
-Every process holds the whole selector and draws the same batches; the loader of each gets the
-rows of these batches that are its part. Alone, this is the selector and nothing else.
+Every process holds the selector, whole or with ``shard=True`` the state of a share of the rows,
+and draws the same batches; the loader of each gets the rows of these batches that are its part.
+Alone, this is the selector and nothing else.
 
     batches = DistributedSelector(selector)  # selector.batch_size: rows of all processes together
     loader = DataLoader(d2ace.IndexedDataset(train_set), batch_sampler=batches)
