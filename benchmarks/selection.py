@@ -1,10 +1,13 @@
 """What one selective epoch costs, method by method, in units of copying eight n x q matrices.
 
     python benchmarks/selection.py                     # all four sizes, all methods (minutes)
-    python benchmarks/selection.py --sizes 2 --methods d2ace,ml_unc
+    python benchmarks/selection.py --sizes 2 --methods d2ace,ml_unc --threads 1 --state compact
+    python benchmarks/selection.py --information       # ML-Unc's mutual information, many labels
 
 Observing all n rows in batches of 128, recomputing the distribution, drawing the epoch. The unit is
-measured in the same run, between the methods, so that a noisy machine slows both alike.
+measured in the same run, between the methods, so that a noisy machine slows both alike. With one
+thread, times are processor seconds. To compare two versions, run the script with each in turn on
+PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -28,9 +31,10 @@ BATCH = 128
 
 
 def seconds(action: Callable[[], Any]) -> float:
-    start = time.perf_counter()
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    start = clock()
     action()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def problem(n: int, q: int, cardinality: float) -> tuple[sp.csr_array, np.ndarray, torch.Tensor]:
@@ -87,9 +91,13 @@ def peak_above(action: Callable[[], Any]) -> float | None:
         return None
 
 
-def measure(name: str, labels: Any, neighbors: Any, logits: torch.Tensor, repeats: int) -> dict:
+def measure(
+    name: str, labels: Any, neighbors: Any, logits: torch.Tensor, repeats: int, given: dict
+) -> dict:
     n, q = logits.shape
-    options = {"neighbors": neighbors} if name in ("d2ace", "hard_imb") else {}
+    options = dict(given)
+    if name in ("d2ace", "hard_imb"):
+        options["neighbors"] = neighbors
     if name == "hard_imb":
         options["neighbors"] = neighbors[:, :5]
     if name == "trim":
@@ -140,12 +148,34 @@ def measure(name: str, labels: Any, neighbors: Any, logits: torch.Tensor, repeat
     return result
 
 
+def information() -> None:
+    """An epoch's mutual information for as many labels as delicious has."""
+    from d2ace.selectors.correlation import mutual_information
+
+    generator = torch.Generator().manual_seed(0)
+    n, q = 12_884, 983
+    for name, uncertainty in (
+        ("most predictions sure", 0.55 * torch.rand(n, q, generator=generator) ** 3),
+        ("spread over all bins", torch.rand(n, q, generator=generator)),
+    ):
+        taken = seconds(lambda matrix=uncertainty: mutual_information(matrix))
+        print(f"mutual information, {n:,} x {q}, {name}: {taken:.2f} s")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", default="0,1,2,3", help="which of the four sizes")
     parser.add_argument("--methods", default=",".join(d2ace.SELECTORS))
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--state", choices=("full", "compact"))
+    parser.add_argument("--information", action="store_true", help="that of ML-Unc alone")
     arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    if arguments.information:
+        information()
+        return
+    given = {} if arguments.state is None else {"state": arguments.state}
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, batch {BATCH}\n")
     for size in (SIZES[int(number)] for number in arguments.sizes.split(",")):
         n, q, _ = size
@@ -157,7 +187,7 @@ def main() -> None:
         )
         print("|---|---:|---:|---:|---:|---:|---:|---:|")
         for name in arguments.methods.split(","):
-            r = measure(name, labels, neighbors, logits, arguments.repeats)
+            r = measure(name, labels, neighbors, logits, arguments.repeats, given)
             parts = [r[stage] / r["copy"] for stage in ("observe", "recompute", "draw")]
             print(
                 f"| {name} | "

@@ -418,7 +418,6 @@ class Selector(Sampler[list[int]]):
         else:
             self._cursor.ledger.passed = True
 
-    @isolated
     def loss_weight(self, index: Any) -> Tensor | None:
         """Weights to multiply the batch's [b, q] loss with, or None: call once per batch.
 
@@ -426,8 +425,10 @@ class Selector(Sampler[list[int]]):
         """
         self._reminders.weighed = True
         self._cursor.ledger.weighed()
-        if not self.weighs_loss(self.drawn_epoch):
-            return None
+        return self._loss_weight(index) if self.weighs_loss(self.drawn_epoch) else None
+
+    @isolated
+    def _loss_weight(self, index: Any) -> Tensor:
         rows = self._tensors.weighed_rows(index, self.n)
         weight = loss_weights(self, self.pair_weights(rows, self.drawn_epoch), len(rows))
         return weight.to(index.device) if device_type(index) != "cpu" else weight
