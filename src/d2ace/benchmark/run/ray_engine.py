@@ -32,7 +32,7 @@ class RayEngine:
         Tasks at the same time on a cluster that is started here. On a running cluster (``address``)
         as many tasks as it has processors for, also when machines join or leave.
     address : str, optional
-        Of a running cluster, as ``ray.init`` takes it: "auto", "host:port" or "ray://host:port".
+        Of a running cluster, as ``ray.init`` takes it: "auto" or "host:port".
         Its machines need this library, the data under the same paths, and, to resume
         half-finished runs, the folder beside the store.
     """
