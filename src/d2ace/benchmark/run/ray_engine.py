@@ -47,7 +47,9 @@ class RayEngine:
         self._printing = redirect_stdout(sys.stderr)  # Ray prints there that a process died
         if self._own:
             # "local": otherwise Ray joins a cluster that runs here, and refuses num_cpus
-            started = {"address": address or "local"} | ({} if address else {"num_cpus": cores()})
+            started: dict[str, Any] = {"address": address or "local"}
+            if not address:
+                started["num_cpus"] = cores()
             try:
                 ray.init(include_dashboard=False, log_to_driver=False, **started)
             except Exception as error:
