@@ -58,6 +58,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     for name, value in environment().items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # else they starve beside other tests
     head = {"num_cpus": 0, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:

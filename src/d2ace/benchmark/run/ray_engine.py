@@ -33,7 +33,7 @@ class RayEngine:
         Tasks at the same time on a cluster that is started here. On a running cluster (``address``)
         as many tasks as it has processors for, also when machines join or leave.
     address : str, optional
-        Of a running cluster, as ``ray.init`` takes it: "auto", "host:port" or "ray://host:port".
+        Of a running cluster, as ``ray.init`` takes it: "auto" or "host:port".
         Its machines need this library, the data under the same paths, and, to resume
         half-finished runs, the folder beside the store.
     """
@@ -48,7 +48,9 @@ class RayEngine:
         self._printing = redirect_stdout(sys.stderr)  # Ray prints there that a process died
         if self._own:
             # "local": otherwise Ray joins a cluster that runs here, and refuses num_cpus
-            started = {"address": address or "local"} | ({} if address else {"num_cpus": cores()})
+            started: dict[str, Any] = {"address": address or "local"}
+            if not address:
+                started["num_cpus"] = cores()
             try:
                 ray.init(include_dashboard=False, log_to_driver=False, **started)
             except Exception as error:
