@@ -25,6 +25,7 @@ from d2ace.report.collect import Laboratory, shown
 from d2ace.report.intervals import PairedInterval
 from d2ace.report.intervals import interval as over_folds
 from d2ace.report.method_comparison import MethodComparison
+from d2ace.report.method_names import base_of
 from d2ace.report.tables.label_frequency import GROUPS, SCORES, paired
 
 HERE = Path(__file__).resolve().parent
@@ -168,7 +169,7 @@ def labels(laboratory: Laboratory) -> list[str]:
             for group in GROUPS
         ]
         lines += [
-            f"**{one.model}**, {one.spread()}: {', '.join(one.datasets)}.",
+            f"**{one.model}**, {one.spread()}: {', '.join(map(base_of, one.datasets))}.",
             "",
             *head(["better than Random by", *(METRICS[each].title for each in metrics)], words=1),
             *map(markdown_row, by_metric),

@@ -10,12 +10,13 @@ import gzip
 import io
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 from scipy.stats import wilcoxon
+from trim.study import final_plan
 
 from d2ace.evaluation import student_interval
 
@@ -330,6 +331,15 @@ def targets_table() -> str:
     return markdown(["target", "found", "verdict"], lines)
 
 
+def missing_table() -> str:
+    """Cells of the final plan without a run."""
+    done = {_cell(row) for row in read("final")}
+    planned = [tuple(map(str, one)) for one in final_plan()]
+    missing = Counter(one[:2] for one in planned if one not in done)
+    lines = [[dataset, regime, str(cells)] for (dataset, regime), cells in sorted(missing.items())]
+    return markdown(["dataset", "regime", "cells without a run"], lines)
+
+
 MADE: dict[str, Callable[[], str]] = {
     "targets": targets_table,
     "final": final_table,
@@ -338,6 +348,7 @@ MADE: dict[str, Callable[[], str]] = {
     "starts": starts_table,
     "slow": slow_table,
     "clif": clif_table,
+    "missing": missing_table,
 }
 """What stands between the marks of README.md."""
 
