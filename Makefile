@@ -24,6 +24,8 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/codespell
+	$(BIN)/python tests/check_words.py
 
 # Built as for a release, then tried as by a user who has nothing but the core.
 wheel: $(READY)

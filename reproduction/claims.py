@@ -153,7 +153,7 @@ CLAIMS = (
     Claim(
         "... and D2ACE converges faster than ML-Unc",
         "bibtex",
-        "the same rule, on bibtex: its mean loss of all training rows is lower, early and at the end",
+        "the same rule, on bibtex: its loss of all training rows is lower, early and at the end",
         ("6",),
         evidence.faster_than_uncertainty_on_bibtex,
     ),

@@ -19,8 +19,13 @@ LEFT_OUT = (
     "reproduction/trim/tables.md",
     "CODE_OF_CONDUCT.md",
 )
+NOT_YET = re.compile(
+    r"README\.md|docs/(?!methods/).*|src/d2ace/(selectors/(_engine/.*|base|distributed|neighbors)"
+    r"|benchmark/run/.*|training/(loop|run|trainer))\.py"
+)
+"""Files that still have such phrases; rewrite one, then take it out."""
 PLAIN = {
-    r"told": "name the actor: reported, passed, warned about, distinguished",
+    r"(?<![\"`.])told(?!\")": "name the actor: reported, passed, warned about, distinguished",
     r"go(?:es|ing)? on(?= (?:with|from|at|where|there|by|as|until)\b|[.,;:)])": "resume, continue",
     r"went on": "resumed, continued",
     r"one's own": "your own",
@@ -33,7 +38,7 @@ PLAIN = {
     r"(?:this|the|that|these) very (?!large|small|many|few|long|short|uneven)\w+": "the same",
     r"likewise": "also, the same way",
     r"thereby": "so",
-    r"therein|thereof|thereupon|therefrom|whereby|wherein|whereupon": "use two sentences",
+    r"therein|thereof|thereupon|whereby|wherein|whereupon": "use two sentences",
     r"hence": "so",
     r"from which \w+ on": "from the first ... that",
     r"(?:code|files?|tests?|model|library|package|collator|network)s? wants?": "needs, expects",
@@ -89,7 +94,8 @@ def finds(text: str) -> list[tuple[int, str, str]]:
 
 
 def main() -> int:
-    paths = [path for path in tracked(*READ) if not path.startswith(LEFT_OUT)]
+    read = [path for path in tracked(*READ) if not path.startswith(LEFT_OUT)]
+    paths = [path for path in read if not NOT_YET.fullmatch(path)]
     count = 0
     for path in paths:
         text = (ROOT / path).read_text(encoding="utf-8")

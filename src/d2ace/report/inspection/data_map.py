@@ -91,8 +91,8 @@ def _sample(rows: Chosen) -> Chosen:
 def _caption(once: int, kinds: list[Chosen], points: list[Chosen], dense: bool) -> str:
     said = [
         "Each point is a row. Rows at the top left are easy: the model agrees with the given "
-        "labels on every visit. Rows to the right are ambiguous. Rows at the bottom left are hard: the "
-        "model keeps disagreeing, and a label may be wrong.",
+        "labels on every visit. Rows to the right are ambiguous. Rows at the bottom left are hard: "
+        "the model keeps disagreeing, and a label may be wrong.",
     ]
     if dense:
         said.append(
