@@ -1,7 +1,7 @@
 """What the authors' public code does otherwise than their papers print: ``preset="reference"``.
 
-Schedules, constants and quirks of all methods are here; docs/explanation/paper-vs-code.md tells where each was
-found. A method names its :class:`Reference` and calls the functions below.
+Schedules, constants and quirks of all methods are here; docs/explanation/paper-vs-code.md says
+where each was found. A method names its :class:`Reference` and calls the functions below.
 """
 
 from __future__ import annotations
