@@ -1,6 +1,7 @@
 """The tutorials as notebooks, made from their pages: ``python docs/notebooks.py``.
 
-Text becomes text and code becomes code. The output that a page shows is left out: a notebook makes its own.
+Text becomes text and code becomes code. The output that a page shows is left out: a notebook makes
+its own.
 """
 
 from __future__ import annotations

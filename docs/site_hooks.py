@@ -19,7 +19,7 @@ from d2ace.models import MODELS
 from d2ace.selectors import SELECTORS
 
 sys.path.insert(0, str(Path(__file__).parent))  # beside this file, which is loaded by its path
-from commands import reference_of_commands  # noqa: E402
+from commands import reference_of_commands
 
 DOCS = Path(__file__).parent
 METHODS = DOCS / "reference" / "methods"
@@ -30,7 +30,7 @@ OUTSIDE = {
 """Folders beside this one -> what the site shows of them, at the same place."""
 ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>~?([^<]*)</code>")
 LONG = "tables.md"
-"""Pages of this name are thousands of lines of numbers: a link opens them, no search and no menu."""
+"""Pages of this name are thousands of numbers: a link opens them, no search and no menu."""
 HEAD = ("prefers", "try it when", "also needs", "cost per epoch")
 """What the first lines of a method's card say."""
 
@@ -115,6 +115,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     uri = page.file.src_uri
     if page.file.name + ".md" == LONG:
         page.meta |= {"search": {"exclude": True}, "hide": ["navigation", "toc"]}
+    if page.is_homepage:
+        page.meta |= {"hide": ["navigation"]}  # the menu would have one line
     if uri.partition("/")[0] in OUTSIDE:
         return markdown.replace("](../docs/", "](../")
     up = "../" * uri.count("/")

@@ -143,7 +143,9 @@ def _progress(store: Store) -> dict[str, tuple[int, int]]:
 def markdown(everything: Page, place: Path = HERE) -> str:
     """The page of tables."""
     option = "" if place == HERE else f" --folder docs/{place.name}"
-    where = "[README](README.md)" if place == HERE else f"[the guide](../explanation/{place.name}.md)"
+    where = (
+        "[README](README.md)" if place == HERE else f"[the guide](../explanation/{place.name}.md)"
+    )
     lines = [
         f"# Tables of {TITLES[place.name]}",
         "",

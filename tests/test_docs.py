@@ -37,7 +37,10 @@ OUTSIDE = (
     *(f"reproduction/trim/{name}.md" for name in ("README", "rules", "decision", "tables")),
 )
 PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / page for page in OUTSIDE)]
-LINKED = [*PAGES, *(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md"))]
+LINKED = [
+    *PAGES,
+    *(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")),
+]
 
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REFERENCE = re.compile(r"`(src/[\w/]+\.py): ([\w.]+)`")
@@ -221,7 +224,9 @@ def test_every_page_is_on_the_site() -> None:
 def test_a_room_lists_its_pages(room: str) -> None:
     """Its first page leads to every page in its folder; the overview of methods to the cards."""
     first = DOCS / room / "README.md"
-    linked = {(first.parent / link.partition("#")[0]).resolve() for link in LINK.findall(read(first))}
+    linked = {
+        (first.parent / link.partition("#")[0]).resolve() for link in LINK.findall(read(first))
+    }
     pages = {page for page in (DOCS / room).rglob("*.md") if page.parent != METHODS}
     assert pages - linked - {first} == set()
 
@@ -250,6 +255,8 @@ def test_what_a_checkout_installs_is_installed_from_a_checkout() -> None:
 
 
 def test_the_words_of_the_glossary_stand_in_order() -> None:
-    rows = re.findall(r"^\| \*\*([\w-]+)\*\* \| .+ \|$", read(DOCS / "reference" / "glossary.md"), re.M)
+    rows = re.findall(
+        r"^\| \*\*([\w-]+)\*\* \| .+ \|$", read(DOCS / "reference" / "glossary.md"), re.M
+    )
     assert rows == sorted(rows)
     assert len(set(rows)) == len(rows) >= 20

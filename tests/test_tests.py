@@ -41,4 +41,8 @@ def test_tests_touch_nothing_private():
 def test_folders_of_tests_are_those_of_the_package():
     own = {path for path in TESTS.rglob("*") if path.is_dir() and path.name != "__pycache__"}
     names = {path.relative_to(TESTS).as_posix() for path in own}
-    assert {name for name in names if not (PACKAGE / name).is_dir()} == {"docs", "helpers", "reproduction"}
+    assert {name for name in names if not (PACKAGE / name).is_dir()} == {
+        "docs",
+        "helpers",
+        "reproduction",
+    }

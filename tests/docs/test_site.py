@@ -13,6 +13,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import picture
 import pytest
 from browser import Browser, find_browser
 from commands import commands
@@ -90,13 +91,21 @@ def test_it_lists_what_the_code_has(site: Path) -> None:
     assert not re.search(r":(?:meth|class|func|attr):", reference), "a role of Sphinx is shown"
 
 
+def test_the_picture_shows_what_was_measured() -> None:
+    """`python docs/picture.py` makes it, from the table of the page that it leads to."""
+    assert len(picture.measured()) == 10
+    assert picture.PICTURE.read_text(encoding="utf-8") == picture.picture()
+
+
 def test_pages_of_numbers_are_in_no_menu_and_no_search(site: Path) -> None:
     found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     locations = {entry["location"].partition("#")[0] for entry in found["docs"]}
     assert {page for page in locations if page.rstrip("/").endswith(LONG)} == set()
     assert {"", "how-to/resume/", "reference/glossary/", "reference/cli/"} <= locations
     assert (site / "reproduction" / "tables" / "index.html").is_file()  # a link still opens it
-    assert not re.search(rf'class="md-nav__link"[^>]*href="[^"]*{LONG}/"', read(site, "explanation"))
+    assert not re.search(
+        rf'class="md-nav__link"[^>]*href="[^"]*{LONG}/"', read(site, "explanation")
+    )
 
 
 @pytest.mark.parametrize("width", [1280, 390])

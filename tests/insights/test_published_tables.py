@@ -1,4 +1,4 @@
-"""The tables of benchmarks/insights.md and docs/explanation/insights.md are what the results give."""
+"""The tables of benchmarks/insights.md and of docs/explanation/insights.md are in the results."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "read-a-report.md"
 
 def example() -> str:
     """The code under "A table of your own" in the guide."""
-    text = PAGE.read_text(encoding="utf-8").partition("### A table of your own")[2]
+    text = PAGE.read_text(encoding="utf-8").partition("## Add a table of your own")[2]
     code = [line for line in text.splitlines() if line.startswith("    ") or not line]
     return textwrap.dedent("\n".join(code))
 

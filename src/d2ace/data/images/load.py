@@ -52,8 +52,8 @@ def load_images(
     Parameters
     ----------
     kind
-        ``"voc2007"``, ``"coco"``, ``"corel5k-images"``, ``"csv"`` or ``"yolo"``; ``docs/how-to/images.md``
-        shows the layouts.
+        ``"voc2007"``, ``"coco"``, ``"corel5k-images"``, ``"csv"`` or ``"yolo"``;
+        ``docs/how-to/images.md`` shows the layouts.
     root
         The folder, or a zip archive of it, which need not be unpacked. The three datasets are
         looked for in ``D2ACE_DATA`` by default.
