@@ -103,7 +103,7 @@ def train_stack(runs: Sequence[StackedRun], threads: int) -> None:
 def _train(members: list[_Member], turn: Turn, asked: Interruption) -> None:
     """Steps of all, until none is left."""
     network: _Network | None = None
-    saved, before = monotonic(), process_time()
+    saved = monotonic()
     while members:
         with turn:
             members = [each for each in members if each.attempt(each.draw)]
@@ -111,10 +111,6 @@ def _train(members: list[_Member], turn: Turn, asked: Interruption) -> None:
                 network = _Network(members)
             network.train()
             members = [each for each in members if each.attempt(each.observe)]
-        now = process_time()  # which is not cheap everywhere: asked once for all
-        for each in members:
-            each.processor += (now - before) / len(members)
-        before = now
         for each in members:
             each.attempt(each.end_epoch)
         members = [each for each in members if not each.over]
@@ -140,20 +136,26 @@ class _Member:
         """Whether it has ended, well or not."""
         self.step: _Step | None = None
         """What it wants computed next."""
-        self.processor = 0.0
-        """Seconds of the processor, which the runs of a stack share evenly."""
+        self._seconds = 0.0  # of the processor: its own, and its share of what all have computed
+        self._since: float | None = None
         self._steps: Iterator[_Step] = iter(())
         self._written = 0  # the best epoch whose weights are in the folder
         self._left = ExitStack()
 
     def attempt(self, action: Callable[[], None]) -> bool:
         """Do something of this run alone; its error is the end of the run, and of no other."""
+        self._since = process_time()
         try:
             action()
         except Exception as error:
             self._end(error)
             return False
+        finally:
+            self._seconds, self._since = self._processor(), None
         return True
+
+    def _processor(self) -> float:
+        return self._seconds + (0.0 if self._since is None else process_time() - self._since)
 
     def _end(self, error: Exception | None) -> None:
         self.leave()
@@ -185,7 +187,7 @@ class _Member:
             threads=None,
             watch=self._asked.watch,
             prepared=perf_counter() - started,
-            processor_clock=lambda: self.processor,
+            processor_clock=self._processor,
         )
         self._going = self._run.begin(fabric, self._turn)
         self.loop = self._going.loop
@@ -218,10 +220,11 @@ class _Member:
         for part in self.loop.drawn():
             yield _Step(part, *self.loop.begin_step(part))
 
-    def trained(self, loss: Tensor, logits: Tensor, seconds: float) -> None:
+    def trained(self, loss: Tensor, logits: Tensor, seconds: float, processor: float) -> None:
         """Take what was computed, and this run's share of the seconds that it took."""
         self._loss, self._logits = loss, logits
         self.loop.clock.seconds["train"] += seconds
+        self._seconds += processor
 
     def observe(self) -> None:
         """Tell the selector; it learns of an epoch's end when it is asked for one batch more."""
@@ -287,12 +290,13 @@ class _Network:
         """
         for _, alike in groupby(range(self.size), key=lambda r: self._members[r].rows):
             numbers = list(alike)
-            started = perf_counter()
+            started, processor = perf_counter(), process_time()
             members = self._members[numbers[0] : numbers[-1] + 1]
             losses, logits = self._step(slice(numbers[0], numbers[-1] + 1), members)
             seconds = (perf_counter() - started) / len(members)
+            processor = (process_time() - processor) / len(members)
             for r, each in enumerate(members):
-                each.trained(losses[r], logits[r], seconds)
+                each.trained(losses[r], logits[r], seconds, processor)
 
     def _step(self, networks: slice, members: Sequence[_Member]) -> tuple[Tensor, Tensor]:
         """Losses [R] and logits [R, b, q] of networks side by side."""
@@ -309,7 +313,9 @@ class _Network:
         return losses, logits
 
 
-def _losses(logits: Tensor, y: Tensor, weights: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+def _losses(
+    logits: Tensor, y: Tensor, weights: Sequence[Tensor | None]
+) -> tuple[Tensor, Tensor]:
     """The loss of every network [R] as `MultiLabelModel.loss` has it, and its slope [R, b, q]."""
     rows = torch.ones(logits.shape[:2])
     pairs: Tensor | None = None
