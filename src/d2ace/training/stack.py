@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from time import monotonic, perf_counter, process_time
 from typing import Any
@@ -34,7 +33,7 @@ from .loop import Loop
 from .problem import Problem
 from .run import Run
 from .split import make_problem
-from .stacked_mlp import StackedMLP
+from .stacked_mlp import Masks, StackedMLP
 
 __all__ = ["StackedRun", "may_stack", "same_stack", "train_stack"]
 
@@ -196,11 +195,6 @@ class _Member:
             self._finish()
 
     @property
-    def rows(self) -> int:
-        """How many its next batch has."""
-        return 0 if self.step is None else len(self.step.part.rows)
-
-    @property
     def bytes(self) -> int:
         """What its parameters, their gradients and moments, and a batch take."""
         model, config = self.loop.model, self.loop.config
@@ -281,55 +275,61 @@ class _Network:
         loops = [each.loop for each in members]
         models = [loop.model for loop in loops if isinstance(loop.model, MLP)]
         self._network = StackedMLP(models, [loop.optimizer.optimizer for loop in loops])
+        wide = models[0].hparams
+        self._masks = Masks(self.size, loops[0].config.batch_size, wide["L"], wide["h"], wide["p"])
+        self._features, self._labels = models[0].n_features, models[0].n_labels
 
     @torch.no_grad()
     def train(self) -> None:
-        """One step of every member, each on its own rows.
-
-        Neighbours whose batches are of one length are computed together.
-        """
-        for _, alike in groupby(range(self.size), key=lambda r: self._members[r].rows):
-            numbers = list(alike)
-            started, processor = perf_counter(), process_time()
-            members = self._members[numbers[0] : numbers[-1] + 1]
-            losses, logits = self._step(slice(numbers[0], numbers[-1] + 1), members)
-            seconds = (perf_counter() - started) / len(members)
-            processor = (process_time() - processor) / len(members)
-            for r, each in enumerate(members):
-                each.trained(losses[r], logits[r], seconds, processor)
-
-    def _step(self, networks: slice, members: Sequence[_Member]) -> tuple[Tensor, Tensor]:
-        """Losses [R] and logits [R, b, q] of networks side by side."""
-        steps = [(each.loop, each.step) for each in members if each.step is not None]
-        x = torch.stack([loop.rows["train"].take(step.part.rows) for loop, step in steps])
-        y = torch.stack([loop.labels_at(torch.tensor(step.part.rows)) for loop, step in steps])
-        randomness = [(loop.config.seed, step.number + 1) for loop, step in steps]
-        masks = self._network.masks(randomness, x.shape[1])
-        logits, given = self._network.forward(networks, x, masks)
-        losses, slope = _losses(logits, y, [step.weight for _, step in steps])
-        gradients = self._network.backward(networks, slope, given, masks)
-        rates = [loop.optimizer.param_groups[0]["lr"] for loop, _ in steps]
-        self._network.step(networks, gradients, rates)
-        return losses, logits
+        """One step of every member, each on its own rows."""
+        if not self.size:
+            return
+        started, processor = perf_counter(), process_time()
+        steps = [(each.loop, each.step) for each in self._members if each.step is not None]
+        sizes = [len(step.part.rows) for _, step in steps]
+        x = torch.zeros(self.size, max(sizes), self._features)
+        y = torch.zeros(self.size, max(sizes), self._labels)
+        for r, (loop, step) in enumerate(steps):
+            x[r, : sizes[r]] = loop.rows["train"].take(step.part.rows)
+            y[r, : sizes[r]] = loop.labels_at(torch.tensor(step.part.rows))
+        masks = self._masks.draw(
+            [
+                (loop.config.seed, step.number + 1, size)
+                for (loop, step), size in zip(steps, sizes, strict=True)
+            ]
+        )
+        logits, given = self._network.forward(x, masks)
+        losses, slope = _losses(logits, y, sizes, [step.weight for _, step in steps])
+        gradients = self._network.backward(slope, given, masks)
+        self._network.step(gradients, [loop.optimizer.param_groups[0]["lr"] for loop, _ in steps])
+        seconds = (perf_counter() - started) / self.size
+        processor = (process_time() - processor) / self.size
+        for r, each in enumerate(self._members):
+            each.trained(losses[r], logits[r, : sizes[r]], seconds, processor)
 
 
 def _losses(
-    logits: Tensor, y: Tensor, weights: Sequence[Tensor | None]
+    logits: Tensor, y: Tensor, sizes: Sequence[int], weights: Sequence[Tensor | None]
 ) -> tuple[Tensor, Tensor]:
-    """The loss of every network [R] as `MultiLabelModel.loss` has it, and its slope [R, b, q]."""
-    rows = torch.ones(logits.shape[:2])
+    """The loss of every network [R] as `MultiLabelModel.loss` has it, and its slope [R, b, q].
+
+    Rows that fill up a shorter batch count for nothing.
+    """
+    share = torch.zeros(logits.shape[:2])
+    for r, size in enumerate(sizes):
+        share[r, :size] = 1.0 / size
     pairs: Tensor | None = None
     for r, weight in enumerate(weights):
         if weight is None:
             continue
         weight = weight.detach().to(logits)
         if weight.ndim == 1 or weight.shape[1] == 1:  # of instances
-            rows[r] = weight.reshape(-1)
+            share[r, : sizes[r]] *= weight.reshape(-1)
             continue
         pairs = torch.ones_like(logits) if pairs is None else pairs
-        pairs[r] = weight
+        pairs[r, : sizes[r]] = weight
     found = F.binary_cross_entropy_with_logits(logits, y, reduction="none")
-    slope = (rows / logits.shape[1] / logits.shape[2]).unsqueeze(2)
+    slope = (share / logits.shape[2]).unsqueeze(2)
     if pairs is not None:
         found, slope = found * pairs, slope * pairs
-    return (found.mean(2) * rows).mean(1), torch.sigmoid(logits).sub_(y).mul_(slope)
+    return (found.mean(2) * share).sum(1), torch.sigmoid(logits).sub_(y).mul_(slope)

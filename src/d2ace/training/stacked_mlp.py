@@ -20,17 +20,48 @@ from d2ace.models import MLP
 
 from .trainer import seed_step
 
-__all__ = ["StackedMLP"]
+__all__ = ["Masks", "StackedMLP"]
 
 _VECTOR = 64  # a multiple of the numbers in a vector, of any processor
+
+
+class Masks:
+    """Dropout masks of the hidden layers, divided by the share that is kept, as layers draw them.
+
+    A step's randomness is a function of the run's seed and the step's number (`seed_step`), so
+    networks of one seed at the same step share their masks.
+    """
+
+    def __init__(self, networks: int, rows: int, depth: int, width: int, dropout: float) -> None:
+        self._drop = dropout
+        drawn = depth if dropout else 0
+        self._layers = [torch.empty(networks, rows, width) for _ in range(drawn)]
+
+    def draw(self, steps: Sequence[tuple[int, int, int]]) -> list[Tensor]:
+        """Masks [R, b, h] of every layer for (seed, step, rows) of each network; b: most rows."""
+        most = max(rows for _, _, rows in steps)
+        first: dict[tuple[int, int, int], int] = {}
+        for network, wanted in enumerate(steps):
+            same = first.setdefault(wanted, network)
+            seed, step, rows = wanted
+            if same == network:
+                seed_step(seed, step, 0, torch.device("cpu"))
+            for layer in self._layers:
+                mask = layer[network, :rows]
+                if same == network:
+                    mask.bernoulli_(1 - self._drop)
+                    if self._drop < 1:
+                        mask.div_(1 - self._drop)
+                else:
+                    mask.copy_(layer[same, :rows])
+                layer[network, rows:most] = 0.0  # rows that fill up a shorter batch
+        return [layer[:, :most] for layer in self._layers]
 
 
 class StackedMLP:
     """R networks, each with its optimiser; takes over where their parameters lie."""
 
     def __init__(self, models: Sequence[MLP], optimizers: Sequence[Any]) -> None:
-        wide = models[0].hparams
-        self._drop, self._widths = float(wide["p"]), [int(wide["h"])] * int(wide["L"])
         every = [list(model.parameters()) for model in models]
         self._parameters = [_stacked(alike) for alike in zip(*every, strict=True)]
         states = [
@@ -59,48 +90,23 @@ class StackedMLP:
         self._options = {name: group[name] for name in ("weight_decay", "eps")}
         self._betas = group["betas"]
 
-    def masks(self, steps: Sequence[tuple[int, int]], rows: int) -> list[Tensor]:
-        """Dropout masks [R, b, h] of the hidden layers for (seed, step) of each network.
-
-        They are divided by the share that is kept. A step's randomness is a function of the run's
-        seed and the step's number (`seed_step`): networks of one seed share masks.
-        """
-        if not self._drop:
-            return []
-        layers = [torch.empty(len(steps), rows, width) for width in self._widths]
-        first: dict[tuple[int, int], int] = {}
-        for network, (seed, step) in enumerate(steps):
-            same = first.setdefault((seed, step), network)
-            if same == network:
-                seed_step(seed, step, 0, torch.device("cpu"))
-            for layer in layers:
-                if same != network:
-                    layer[network] = layer[same]
-                    continue
-                layer[network].bernoulli_(1 - self._drop)
-                if self._drop < 1:
-                    layer[network].div_(1 - self._drop)
-        return layers
-
-    def forward(
-        self, networks: slice, x: Tensor, masks: Sequence[Tensor]
-    ) -> tuple[Tensor, list[Tensor]]:
+    def forward(self, x: Tensor, masks: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Logits [R, b, q] of x [R, b, d], and what each layer was given, for `backward`."""
-        values = [tensor[networks] for tensor in self._parameters]
-        weights, biases = values[::2], values[1::2]
+        weights, biases = self._parameters[::2], self._parameters[1::2]
         given = [x]
         for k, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             hidden = torch.baddbmm(bias.unsqueeze(1), given[-1], weight.transpose(1, 2))
-            if k < len(weights) - 1:
-                hidden = F.relu_(hidden)
-                given.append(hidden.mul_(masks[k]) if masks else hidden)
+            if k == len(weights) - 1:
+                break
+            hidden = F.relu_(hidden)
+            given.append(hidden.mul_(masks[k]) if masks else hidden)
         return hidden, given
 
     def backward(
-        self, networks: slice, slope: Tensor, given: Sequence[Tensor], masks: Sequence[Tensor]
+        self, slope: Tensor, given: Sequence[Tensor], masks: Sequence[Tensor]
     ) -> list[Tensor]:
         """Gradients of all parameters, from that of the logits [R, b, q]."""
-        weights = [tensor[networks] for tensor in self._parameters[::2]]
+        weights = self._parameters[::2]
         gradients: list[Tensor] = []
         for k in range(len(weights) - 1, -1, -1):
             gradients[:0] = [torch.bmm(slope.transpose(1, 2), given[k]), slope.sum(1)]
@@ -111,32 +117,28 @@ class StackedMLP:
                 slope.masked_fill_(given[k] <= 0, 0.0)
         return gradients
 
-    def step(self, networks: slice, gradients: Sequence[Tensor], rates: Sequence[float]) -> None:
-        """A step of Adam with each network's learning rate; neighbours that are alike together."""
-        begin = networks.start
-        counts = self._steps[networks, 0].tolist()
-        for _, same in groupby(range(len(rates)), key=lambda r: (rates[r], counts[r])):
-            alike = list(same)
-            here = slice(alike[0], alike[-1] + 1)
-            stacked = slice(begin + here.start, begin + here.stop)
+    def step(self, gradients: Sequence[Tensor], rates: Sequence[float]) -> None:
+        """A step of Adam with each network's learning rate; alike neighbours step together."""
+        counts = self._steps[:, 0].tolist()
+        for _, alike in groupby(range(len(rates)), key=lambda r: (rates[r], counts[r])):
+            networks = list(alike)
             lists = [
-                _pieces(self._parameters, stacked),
-                _pieces(gradients, here),
-                *(_pieces(moments, stacked) for moments in self._moments.values()),
+                _pieces(tensors, slice(networks[0], networks[-1] + 1))
+                for tensors in (self._parameters, gradients, *self._moments.values())
             ]
             adam(
                 *lists,
                 [],
-                [torch.tensor(counts[here.start]) for _ in lists[0]],
+                [torch.tensor(counts[networks[0]]) for _ in lists[0]],
                 fused=True,
                 amsgrad=False,
                 maximize=False,
                 beta1=self._betas[0],
                 beta2=self._betas[1],
-                lr=rates[here.start],
+                lr=rates[networks[0]],
                 **self._options,
             )
-        self._steps[networks] += 1.0
+        self._steps += 1.0
 
 
 def _stacked(alike: Sequence[nn.Parameter]) -> Tensor:
