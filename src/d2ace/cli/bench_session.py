@@ -28,7 +28,6 @@ class Session:
     address: str | None = None
     retry: bool = False
     keep: bool = False
-    stack: bool = False
 
     def make_engine(self, store: Store) -> Engine:
         """The engine named by ``--engine``."""
@@ -70,7 +69,6 @@ def run(
             view,
             retry=session.retry,
             keep=session.keep,
-            stack=session.stack,
         )
         keys = {spec.key for spec in specs}
         failed = {run.key: run.error for run in store.failed() if run.key in keys}

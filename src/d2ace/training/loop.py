@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -47,12 +48,12 @@ class Loop(Trainer):
 
     # One epoch ------------------------------------------------------------------------------
 
-    def start_epoch(self) -> None:
-        """Make ready for the batches that are left of the epoch."""
+    def train_epoch(self) -> Iterator[int]:
+        """Train the rest of the epoch; gives way after every step, so that one may stop there."""
         if self.recorder is not None and not self.position:
             self.shared.selector.set_epoch(self.epoch)
             self.recorder.start_of_epoch(self.epoch, self.shared.selector, self._instance_losses)
-        super().start_epoch()
+        yield from super().train_epoch()
 
     def end_epoch(self) -> dict[str, Any]:
         """Share, validate, remember the best, and note down what happened."""

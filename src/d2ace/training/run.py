@@ -6,7 +6,6 @@ import copy
 import json
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,8 +50,6 @@ class Run:
     resume: bool = True
     prepared: float = 0.0
     """Seconds that making the problem took."""
-    processor_clock: Callable[[], float] = time.process_time
-    """Processor seconds that count as the run's."""
 
     def __call__(self, fabric: Fabric) -> str:
         """Train to the end; the result as JSON, which every kind of process can hand back."""
@@ -60,26 +57,9 @@ class Run:
         return self._run(fabric, turn).to_json()
 
     def _run(self, fabric: Fabric, turn: Turn) -> RunResult:
-        going = self.begin(fabric, turn)
-        with Interruption(heed=self.folder is not None) as asked:
-            while not going.loop.finished:
-                try:
-                    self._epoch(going, turn, asked)
-                except RunError:
-                    raise
-                except RuntimeError:
-                    # Whoever ends all processes of a run ends the loader's workers, too, and a
-                    # step may be half done: the last checkpoint counts.
-                    self.stop_if(asked.signum or 0, going.loop)
-                    raise
-        return self.end(going, turn)
-
-    def begin(self, fabric: Fabric, turn: Turn) -> Going:
-        """Set up, or go on from the checkpoint."""
         from .loop import Loop
 
-        started, problem = time.perf_counter(), self.problem
-        spent = Spent(clock=self.processor_clock)
+        started, spent, problem = time.perf_counter(), _Spent(), self.problem
         with turn:
             loop = Loop(self.config, problem, fabric)
         best: dict[str, Any] | None = None
@@ -92,13 +72,19 @@ class Run:
                 self.folder.open(resume=self.resume)
             fabric.barrier()
         spent.setup += self.prepared + time.perf_counter() - started
-        return Going(loop, spent, best)
-
-    def end(self, going: Going, turn: Turn) -> RunResult:
-        """Test the best weights, and leave everything in the folder."""
-        loop, spent, fabric = going.loop, going.spent, going.loop.fabric
-        assert going.best is not None  # noqa: S101 - the first epoch is the best so far
-        loop.model.load_state_dict(going.best)
+        with Interruption(heed=self.folder is not None) as asked:
+            while not loop.finished:
+                try:
+                    best = self._epoch(loop, turn, spent, asked) or best
+                except RunError:
+                    raise
+                except RuntimeError:
+                    # Whoever ends all processes of a run ends the loader's workers, too, and a
+                    # step may be half done: the last checkpoint counts.
+                    self._stop_if(asked.signum or 0, loop)
+                    raise
+        assert best is not None  # noqa: S101 - the first epoch is the best so far
+        loop.model.load_state_dict(best)
         tested = time.perf_counter()
         with turn:
             outcome, per_label = loop.test()
@@ -108,7 +94,7 @@ class Run:
             recorder, insights = loop.recorder, loop.shared.selector.insights
             with turn:
                 record = None if recorder is None else recorder.file(loop.draw_counts)
-                known = insights_content(self.config, self.problem, insights) if insights else None
+                known = insights_content(self.config, problem, insights) if insights else None
             self.folder.keep(loop.best_epoch, record, known)
         with turn:  # the result tells its threads
             kept = time.perf_counter() - ended
@@ -118,7 +104,7 @@ class Run:
         fabric.barrier()
         return result
 
-    def _restored(self, loop: Loop, saved: Saved) -> Spent:
+    def _restored(self, loop: Loop, saved: Saved) -> _Spent:
         """Go on from a checkpoint; the seconds that were spent before it."""
         place: Path | None = saved.place
         try:
@@ -132,7 +118,7 @@ class Run:
             raise RunError(
                 f"{place} does not fit this version ({why}); it was left alone: {elsewhere()}."
             ) from problem
-        return Spent(**saved.content["spent"], clock=self.processor_clock)
+        return _Spent(**saved.content["spent"])
 
     def _refuse_different(self, fabric: Fabric, saved: Saved | None, batches: int) -> None:
         """All processes must go on from the same step."""
@@ -144,9 +130,10 @@ class Run:
                 "machines share."
             )
 
-    def _epoch(self, going: Going, turn: Turn, asked: Interruption) -> None:
-        """One epoch, saved."""
-        loop = going.loop
+    def _epoch(
+        self, loop: Loop, turn: Turn, spent: _Spent, asked: Interruption
+    ) -> dict[str, Any] | None:
+        """One epoch, saved; the weights after it if it is the best so far."""
         alone = loop.fabric.world_size == 1
         for position in turn.each(loop.train_epoch()):
             if position == loop.batches:
@@ -156,46 +143,32 @@ class Run:
                 signum = any_process(loop.fabric, asked.signum or 0)  # all stop, or none does
                 if due or signum:
                     with loop.clock.part("save"):
-                        self.save(going)
-                    self.stop_if(signum, loop)
-        self.end_epoch(going, turn)
-        if not loop.finished:
-            self.stop_if(any_process(loop.fabric, asked.signum or 0), loop)
-
-    def end_epoch(self, going: Going, turn: Turn, *, save: bool = True) -> None:
-        """Validate, remember the weights if they are the best so far, save, and say so."""
-        loop = going.loop
+                        self._save(loop, spent)
+                    self._stop_if(signum, loop)
         with turn:
             entry = loop.end_epoch()
         ended = time.perf_counter()
+        weights = None
         if loop.best_epoch == entry["epoch"]:
-            state = loop.model.state_dict()
-            going.best = {name: value.clone() for name, value in state.items()}
-            if save:
-                self.save_best(going)
-        if save and self.folder is not None:
-            self.save(going)
+            weights = {name: value.clone() for name, value in loop.model.state_dict().items()}
+            if self.folder is not None and loop.fabric.is_global_zero:
+                self.folder.save_best(entry["epoch"], _restorable(loop, weights))
+        if self.folder is not None:
+            self._save(loop, spent)
         # No checkpoint can hold how long it took itself: this goes into those of later epochs.
         entry["seconds"]["save"] += time.perf_counter() - ended
         if self.watch is not None and loop.fabric.is_global_zero:
             self.watch(copy.deepcopy(entry))  # whose the result is, whatever a watcher does
+        if not loop.finished:
+            self._stop_if(any_process(loop.fabric, asked.signum or 0), loop)
+        return weights
 
-    def save_best(self, going: Going) -> None:
-        """Write the weights of the best epoch, which a checkpoint after it names."""
-        if self.folder is not None and going.loop.fabric.is_global_zero and going.best:
-            content = _restorable(going.loop, going.best)
-            self.folder.save_best(going.loop.best_epoch, content)
-
-    def save(self, going: Going) -> None:
-        """Write a checkpoint."""
-        loop = going.loop
+    def _save(self, loop: Loop, spent: _Spent) -> None:
         state = loop.state_dict()
         if self.folder is not None and loop.fabric.is_global_zero:
-            spent, processes = going.spent.so_far(), loop.fabric.world_size
-            self.folder.save(state, spent, self.problem.digest, processes)
+            self.folder.save(state, spent.so_far(), self.problem.digest, loop.fabric.world_size)
 
-    def stop_if(self, signum: int, loop: Loop) -> None:
-        """End the run that was asked to, once it is saved."""
+    def _stop_if(self, signum: int, loop: Loop) -> None:
         if signum and self.folder is not None:
             raise RunInterrupted(
                 signum,
@@ -204,33 +177,16 @@ class Run:
             )
 
 
-@dataclass
-class Going:
-    """How far a run is."""
-
-    loop: Loop
-    spent: Spent
-    best: dict[str, Any] | None
-    """The weights of the best epoch so far."""
-
-
-class Spent:
+class _Spent:
     """Seconds outside the epochs, and processor seconds, over all parts of an interrupted run."""
 
-    def __init__(
-        self,
-        setup: float = 0.0,
-        test: float = 0.0,
-        cpu: float = 0.0,
-        *,
-        clock: Callable[[], float] = time.process_time,
-    ) -> None:
+    def __init__(self, setup: float = 0.0, test: float = 0.0, cpu: float = 0.0) -> None:
         self.setup, self.test = setup, test
-        self._clock, self._before = clock, cpu - clock()
+        self._before = cpu - time.process_time()
 
     @property
     def cpu(self) -> float:
-        return self._before + self._clock()
+        return self._before + time.process_time()
 
     def so_far(self) -> dict[str, float]:
         return {"setup": self.setup, "test": self.test, "cpu": self.cpu}
@@ -241,7 +197,7 @@ def _result(
     fabric: Fabric,
     outcome: Evaluation,
     per_label: dict[str, list[Any]],
-    spent: Spent,
+    spent: _Spent,
     kept: float,
 ) -> RunResult:
     """The result; ``kept`` are the seconds that files beside it took."""

@@ -138,74 +138,48 @@ class Trainer:
         with self.fabric.autocast():
             return train.X.space(self.model)
 
-    def start_epoch(self) -> None:
-        """Make ready for the batches that are left of the epoch."""
+    def train_epoch(self) -> Iterator[int]:
+        """Train the rest of the epoch; gives way after every step, so that one may stop there."""
         selector = self.shared.selector
         selector.set_epoch(self.epoch)
         self.batches = len(selector)
         self.step_module.train()
         with self.clock.part("train"):
             self.model.on_epoch_start(self.epoch, self.batches, self._pass())
-
-    def train_epoch(self) -> Iterator[int]:
-        """Train the rest of the epoch; gives way after every step, so that one may stop there."""
-        self.start_epoch()
         # Only observed batches tell a selector how far training came (see Selector.state_dict).
-        ahead = self.shared.selector.predictions == "train"
-        batches = self.rows["train"].batches(self.drawn(), self.epoch, self.position, ahead=ahead)
+        ahead = selector.predictions == "train"
+        batches = self.rows["train"].batches(self._drawn(), self.epoch, self.position, ahead=ahead)
         while True:
             with self.clock.part("train"):  # the time spent waiting for images
                 drawn = next(batches, None)
             if drawn is None:
                 break
+            if not self.position:
+                self.clock.move(selector.recompute_seconds, "draw", "recompute")
             self._train(*drawn)
+            self.position += 1
             yield self.position
 
-    def drawn(self) -> Iterator[BatchPart]:
+    def _drawn(self) -> Iterator[BatchPart]:
         """The parts of the epoch's batches; a loader with workers asks for some ahead."""
-        parts, first = iter(self.shared), not self.position
+        parts = iter(self.shared)
         while True:
             with self.clock.part("draw"):
                 part = next(parts, None)
             if part is None:
                 return
-            if first:
-                seconds = self.shared.selector.recompute_seconds
-                self.clock.move(seconds, "draw", "recompute")
-                first = False
             yield part
 
     def _pass(self) -> Iterator[tuple[Tensor, Tensor]]:
         """All training rows once, as evaluation sees them, for models that ask for them."""
         rows = self.rows["train"]
         numbers = torch.arange(len(rows), device=self.fabric.device).split(rows.at_once)
-        return zip(rows.chunks(), map(self.labels_at, numbers), strict=True)
+        return zip(rows.chunks(), map(self._labels_at, numbers), strict=True)
 
-    def labels_at(self, rows: Tensor) -> Tensor:
-        """Those of training rows [b, q], numbered within the training part."""
+    def _labels_at(self, rows: Tensor) -> Tensor:
         return self._labels.at(rows).view(torch.uint8)
 
     def _train(self, part: BatchPart, x: Tensor) -> None:
-        config, (step, weight) = self.config, self.begin_step(part)
-        with self.clock.part("train"):
-            seed_step(config.seed, step + 1, self.fabric.global_rank, self.fabric.device)
-            rows = torch.tensor(part.rows, device=self.fabric.device)
-            loss, logits = self.step_module(x, self.labels_at(rows), self._weighed(weight, rows))
-            self.fabric.backward(loss if part.scale == 1.0 else loss * part.scale)
-            if self.model.clip_norm is not None:
-                self.fabric.clip_gradients(
-                    self.step_module,
-                    self.optimizer,
-                    max_norm=self.model.clip_norm,
-                    error_if_nonfinite=False,  # a gradient scaler skips such a step by itself
-                )
-            self.optimizer.step()
-            self.optimizer.zero_grad()
-            self.model.on_step(step)
-        self.end_step(part, loss.detach(), logits)
-
-    def begin_step(self, part: BatchPart) -> tuple[int, Tensor | None]:
-        """Set the learning rate of the next step; its number, and the selector's loss weights."""
         config, selector = self.config, self.shared.selector
         # Epochs may differ in length: the learning rate rises by epochs, and steps are numbered
         # as if none did, so that two of them never share a number.
@@ -217,16 +191,27 @@ class Trainer:
             group["lr"] = peak * factor
         selector.learning_rate = config.learning_rate * factor
         with self.clock.part("observe"):
-            return step, self.shared.loss_weight(part)
-
-    def end_step(self, part: BatchPart, loss: Tensor, logits: Tensor) -> None:
-        """Tell the selector what the step's forward pass predicted, and count its rows."""
-        self._loss_sum += loss * len(part.rows) * (part.scale > 0)
-        if self.shared.selector.predictions == "train":
+            weight = self.shared.loss_weight(part)
+        with self.clock.part("train"):
+            seed_step(config.seed, step + 1, self.fabric.global_rank, self.fabric.device)
+            rows = torch.tensor(part.rows, device=self.fabric.device)
+            loss, logits = self.step_module(x, self._labels_at(rows), self._weighed(weight, rows))
+            self.fabric.backward(loss if part.scale == 1.0 else loss * part.scale)
+            if self.model.clip_norm is not None:
+                self.fabric.clip_gradients(
+                    self.step_module,
+                    self.optimizer,
+                    max_norm=self.model.clip_norm,
+                    error_if_nonfinite=False,  # a gradient scaler skips such a step by itself
+                )
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.model.on_step(step)
+            self._loss_sum += loss.detach() * len(part.rows) * (part.scale > 0)
+        if selector.predictions == "train":
             with self.clock.part("observe"):
                 self._tell(self.shared.observe, part, logits)
         np.add.at(self._epoch_counts, part.batch, 1)  # costs what the batch does, not n
-        self.position += 1
 
     def _weighed(self, weight: Tensor | None, rows: Tensor) -> Tensor | None:
         """The selector's weights of a batch times those of its instances."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -74,11 +73,6 @@ class RayEngine:
         """Submit the run."""
         task = self._task.remote(json.dumps(spec.config), str(folder), self._threads)
         self._running[task] = (spec, folder)
-
-    def start_stack(self, runs: Sequence[tuple[RunSpec, Path]]) -> None:
-        """Submit each run by itself."""
-        for spec, folder in runs:
-            self.start(spec, folder)
 
     def events(self, seconds: float) -> list[Event]:
         """The runs that have ended."""

@@ -20,7 +20,6 @@ from d2ace.benchmark.store.database import Store
 from .engines import Engine, Event
 from .execute import outcome
 from .monitor import Monitor
-from .stacks import stacks
 from .workplace import held, lock_of, make_place, remove_run, runs_folder, tidy
 
 __all__ = ["Plan", "Summary", "plan", "run_grid", "runs_folder"]
@@ -75,13 +74,11 @@ def run_grid(
     *,
     retry: bool = False,
     keep: bool = False,
-    stack: bool = False,
 ) -> Summary:
     """Do all runs that are not stored; returns when they are done or a signal came.
 
     Every result is stored as soon as its run has ended; then the run's folder is removed, unless
-    ``keep``. With ``stack``, runs train as one where they can (:func:`.stacks.stacks`). Whatever
-    moment this process is killed at, calling it again goes on from there.
+    ``keep``. Whatever moment this process is killed at, calling it again goes on from there.
     """
     with _only_one(store):
         work = plan(store.status, specs, retry=retry)
@@ -89,7 +86,7 @@ def run_grid(
         store.link(spec for alike in work.labels.values() for spec in alike)
         _sweep(store, work.stored)
         if work.pending:
-            _Work(store, work, view, summary, keep=keep, retry=retry, stack=stack).do(make_engine)
+            _Work(store, work, view, summary, keep=keep, retry=retry).do(make_engine)
         return summary
 
 
@@ -97,22 +94,13 @@ class _Work:
     """The loop that keeps an engine busy."""
 
     def __init__(
-        self,
-        store: Store,
-        work: Plan,
-        view: Monitor,
-        summary: Summary,
-        *,
-        keep: bool,
-        retry: bool,
-        stack: bool,
+        self, store: Store, work: Plan, view: Monitor, summary: Summary, *, keep: bool, retry: bool
     ) -> None:
         self.store, self.view, self.summary = store, view, summary
-        self.keep, self.retry, self.stack = keep, retry, stack
+        self.keep, self.retry = keep, retry
         self.labels = work.labels
         self.waiting = list(reversed(work.pending))
-        self.together: list[list[RunSpec]] = []  # of waiting runs, those to begin at once
-        self.running: list[set[str]] = []  # the keys of such runs
+        self.running: dict[str, RunSpec] = {}
 
     def do(self, make_engine: Callable[[], Engine]) -> None:
         self.summary.left = len(self.waiting)
@@ -144,42 +132,26 @@ class _Work:
 
     def _loop(self, engine: Engine) -> None:
         stopping = False
-        slots = engine.slots
-        self.together = [[spec] for spec in self.waiting]
-        if self.stack:
-            self.together = stacks(reversed(self.waiting), slots)[::-1]
-        while self.running or (self.together and not stopping):
+        while self.running or (self.waiting and not stopping):
             if self.summary.signum is not None and not stopping:
                 stopping = True
                 self.view.stopping()
                 engine.stop()
-            while self.together and not stopping and len(self.running) < slots:
-                self._start(engine, self.together.pop())
+            while self.waiting and not stopping and len(self.running) < engine.slots:
+                spec = self.waiting.pop()
+                self.running[spec.key] = spec
+                engine.start(spec, self._folder(spec))
+                self.view.started(spec)
             for event in engine.events(PAUSE):
                 self._handle(event)
-            self.view.tick([spec for specs in self.together for spec in specs])
-
-    def _start(self, engine: Engine, specs: list[RunSpec]) -> None:
-        self.running.append({spec.key for spec in specs})
-        if len(specs) == 1:
-            engine.start(specs[0], self._folder(specs[0]))
-        else:
-            engine.start_stack([(spec, self._folder(spec)) for spec in specs])
-        for spec in specs:
-            self.view.started(spec)
+            self.view.tick(self.waiting)
 
     def _handle(self, event: Event) -> None:
         spec = event.spec
         if event.kind == "epoch":
             self.view.epoch(spec, event.epoch)
             return
-        for keys in self.running:
-            keys.discard(spec.key)
-        self.running = [keys for keys in self.running if keys]
-        if event.kind == "alone":
-            self.together.append([spec])
-            self.view.running.pop(spec.key, None)
-            return
+        self.running.pop(spec.key, None)
         if event.kind == "finished":
             assert event.result is not None  # noqa: S101
             self.store.add(spec, event.result, event.recording)
