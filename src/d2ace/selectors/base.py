@@ -9,6 +9,7 @@ from functools import cached_property
 from time import perf_counter
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler

@@ -1,7 +1,7 @@
 """Where the authors' public code differs from their papers: ``preset="reference"``.
 
-Schedules, constants and quirks of all methods are here; docs/explanation/paper-vs-code.md says where
-each was found. A method sets its :class:`Reference` and calls the functions below.
+Schedules, constants and quirks of all methods are here; docs/explanation/paper-vs-code.md says
+where each was found. A method sets its :class:`Reference` and calls the functions below.
 """
 
 from __future__ import annotations
