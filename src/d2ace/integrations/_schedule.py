@@ -35,7 +35,7 @@ def warn_of_schedule(selector: Selector, epochs: float | None, *, anew: bool = F
         )
     elif selector.epochs != trained:
         warnings.warn(
-            f"The selector was made for {selector.epochs} epochs, but training runs {trained}, so "
+            f"The selector was made for {selector.epochs} epochs, but {trained} are trained, so "
             f"its schedule does not fit; make it with epochs={trained}.",
             stacklevel=3,
         )
