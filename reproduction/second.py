@@ -25,7 +25,6 @@ from d2ace.report.collect import Laboratory, shown
 from d2ace.report.intervals import PairedInterval
 from d2ace.report.intervals import interval as over_folds
 from d2ace.report.method_comparison import MethodComparison
-from d2ace.report.method_names import base_of
 from d2ace.report.tables.label_frequency import GROUPS, SCORES, paired
 
 HERE = Path(__file__).resolve().parent
@@ -168,8 +167,9 @@ def labels(laboratory: Laboratory) -> list[str]:
             for method in methods
             for group in GROUPS
         ]
+        places = ", ".join(name.partition(" [")[0] for name in one.datasets)
         lines += [
-            f"**{one.model}**, {one.spread()}: {', '.join(map(base_of, one.datasets))}.",
+            f"**{one.model}**, {one.spread()}: {places}.",
             "",
             *head(["better than Random by", *(METRICS[each].title for each in metrics)], words=1),
             *map(markdown_row, by_metric),
