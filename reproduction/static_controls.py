@@ -1,6 +1,6 @@
 """Is it only rows with many labels? Static draws and constant pressures beside D2ACE.
 
-In the folder `reproduction`: `python static_controls.py`. A cell (dataset, fold, method) that is
+Run it with `python reproduction/static_controls.py`. A cell (dataset, fold, method) that is
 in `static_controls.csv` is not run again, so it can be stopped at any time. The rules are in
 `rules.md`, part 3.
 """

@@ -41,6 +41,8 @@ NOT_RUN = {
     "torchrun --nproc-per-node=4 -m d2ace train": LAUNCHER,
     "fabric run --devices 4": LAUNCHER,
     "python reproduction/build.py": "writes its pages anew; tests/reproduction checks them",
+    "python reproduction/second.py": "adds the runs of hours to published results",
+    "python reproduction/static_controls.py": "trains for hours",
     "python benchmarks/": BENCHMARK,
     "mkdir -p data/voc2007 && cd data/voc2007\ncurl": DOWNLOAD,
     "mkdir -p data/coco && cd data/coco\nfor part in": DOWNLOAD,
