@@ -290,8 +290,8 @@ class Insights:
     ) -> tuple[Any, Records]:
         """A corrected copy of ``labels``, and a table of the changes.
 
-        The copy is a tensor for a tensor, sparse for a sparse matrix, else an array. ``labels``
-        does not change.
+        The copy is a tensor for a tensor, a sparse matrix of the same format for a sparse one, else
+        an array. ``labels`` does not change.
 
         Parameters
         ----------
@@ -315,7 +315,7 @@ class Insights:
             lil[row, label] = issues["suggested"].astype(lil.dtype)
             fixed = sp.csr_array(lil)
             fixed.eliminate_zeros()
-            return fixed.astype(labels.dtype), issues
+            return type(labels)(fixed.astype(labels.dtype)), issues  # in the format given
         dense: Any
         if isinstance(labels, Tensor):
             dense = labels.detach().to_dense().clone()
