@@ -159,7 +159,7 @@ class DistributedSelector(Sampler[list[int]]):
         return self._shared.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken, with any number of processes."""
+        """Resume from a state that :meth:`state_dict` returned, with any number of processes."""
         self._join()
         self.selector.load_state_dict(state)
         self.forget()
@@ -191,8 +191,8 @@ class DistributedSelector(Sampler[list[int]]):
             same = host_rows(index, self.selector.n, unique=False).array.tolist() == drawn
         if part is None or not same:
             raise UserError(
-                f"A batch of {len(index)} rows is not the one drawn next; pass the selector that is"
-                " told about batches as batch_sampler too, and observe every batch once, in order."
+                f"A batch of {len(index)} rows is not the one drawn next; pass the "
+                "selector as batch_sampler, too, and observe every batch once, in order."
             )
         return part
 

@@ -50,7 +50,7 @@ class Neighbors(NamedTuple):
 
 
 class _Surroundings(NamedTuple):
-    """What a search is told by whoever runs it."""
+    """Settings that the caller passes to a search."""
 
     progress: Progress | None = None
     folder: Path | None = None
@@ -158,8 +158,9 @@ def _chosen(features: Any, method: str) -> str:
         )
     if method == "approximate" and find_spec("faiss") is None:
         raise UserError(
-            "neighbors_method='approximate' needs faiss, which is not installed: pip install "
-            "\"d2ace[large]\" or faiss-cpu, or use neighbors_method='exact'."
+            "neighbors_method='approximate' needs faiss, which is not installed; install it with "
+            'pip install ".[large]" in a checkout of d2ace or pip install faiss-cpu, or use '
+            "neighbors_method='exact'."
         )
     if method != "auto":
         return method
@@ -174,8 +175,9 @@ def _chosen(features: Any, method: str) -> str:
     minutes = seconds / 60 / torch.get_num_threads()
     warnings.warn(
         f"Finding the neighbours of {n:,} rows with {d:,} features will take about "
-        f'{minutes:.0f} minutes; pip install "d2ace[large]" for an approximate search, or pass '
-        "neighbors= (an index array) or features=None.",
+        f"{minutes:.0f} minutes; for an approximate search install faiss with "
+        'pip install ".[large]" in a checkout of d2ace, or pass neighbors= (an index array) or '
+        "features=None.",
         stacklevel=6,
     )
     return "exact"

@@ -41,7 +41,10 @@ class RayEngine:
         try:
             import ray
         except ImportError:
-            raise RunError('the engine ray needs Ray; run: pip install "d2ace[ray]"') from None
+            raise RunError(
+                "the engine ray needs Ray; install it with "
+                'pip install ".[ray]" in a checkout of d2ace'
+            ) from None
         self._ray: Any = ray  # its types do not know all that it takes
         self._own = not ray.is_initialized()
         self._printing = redirect_stdout(sys.stderr)  # Ray prints there that a process died
@@ -97,7 +100,7 @@ class RayEngine:
         return final_event(spec, folder, message)
 
     def stop(self) -> None:
-        """End the tasks; what they saved after their last epoch is where they go on."""
+        """End the tasks; they resume from what they saved after their last epoch."""
         self._stopping = True
         for task in self._running:
             self._ray.cancel(task, force=True)

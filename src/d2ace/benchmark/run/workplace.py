@@ -2,7 +2,7 @@
 
 lock               held by the grid that works on the store
 workers.log        what the workers say
-<key>/             the folder of a run; <key>.lock is held by whoever trains in it
+<key>/             the folder of a run; <key>.lock is held by the process that trains in it
 <key>.traceback.txt   of a run that failed
 
 Nothing else there is touched, and of a run's folder only what runs write is removed.
@@ -70,7 +70,7 @@ def refuse_stranger(folder: Path) -> None:
     """Refuse what is in the place of a run's folder and is none."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         kind = "link" if folder.is_symlink() else "file"
-        raise RunError(f"{folder} is a {kind}, where a run wants a folder; move it away")
+        raise RunError(f"{folder} is a {kind}, where a run needs a folder; move it away")
 
 
 def remove_run(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a selector is told, checked once: features, devices, and what a method returns.
+"""The inputs of a selector, checked once: features, devices, and what a method returns.
 
 Every refusal is one sentence that names the argument, the value and what is expected.
 """

@@ -18,7 +18,7 @@ _LOOKING = (
 
 
 def warm_up_sentence(name: str, epochs: int, warmup: int) -> str:
-    """That a selector will do nothing, for whoever begins a training."""
+    """The warning at the start of a training in which a selector will do nothing."""
     return (
         f"All {epochs} epochs are warm-up (warmup={warmup}), so {name} draws at random; give more "
         "epochs, or less warmup."
@@ -119,7 +119,7 @@ class Reminders:
         )
 
     def warn_of_skipping(self, cursor: Cursor, *, full_pass: bool) -> None:
-        """On saving, once: batches drawn cannot be told from those trained."""
+        """On saving, once: batches drawn and batches trained cannot be distinguished."""
         if self._said_skipping or not cursor.may_skip(full_pass=full_pass):
             return
         self._said_skipping = True
@@ -136,7 +136,7 @@ class Reminders:
             why = "batches were not observed in the order drawn"
             remedy = "observe them in that order, whole or in consecutive parts"
         warnings.warn(
-            f"This state goes on after {cursor.place}, the last one drawn, because {why}; what "
+            f"This state resumes after {cursor.place}, the last one drawn, because {why}; what "
             f"loader workers drew ahead of training will be skipped: {remedy}.",
             stacklevel=5,
         )
@@ -152,7 +152,7 @@ def warn_of_going_back(before: Cursor, after: Cursor) -> None:
         return
     (epoch, batch), (later_epoch, later_batch) = after.next_batch, before.next_batch
     warnings.warn(
-        f"This state goes on with batch {batch} of epoch {epoch}, but the one loaded before, from "
+        f"This state resumes with batch {batch} of epoch {epoch}, but the one loaded before, from "
         f"which nothing was drawn, with batch {later_batch} of epoch {later_epoch}: if a loader "
         "did this (torchdata's StatefulDataLoader saves while workers draw ahead), batches are "
         "trained twice; take torch's DataLoader, and load the selector's state alone.",

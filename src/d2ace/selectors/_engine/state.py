@@ -32,7 +32,7 @@ _SLACK = 1e-3  # by which features computed anew may differ, and the share of ro
 
 
 def state_of(selector: Selector) -> dict[str, Any]:
-    """Everything needed to go on; what was observed must be settled. See Selector.state_dict."""
+    """Everything needed to resume; what was observed must be settled. See Selector.state_dict."""
     drawn, memory = selector._tensors.drawn, selector.memory.state_dict()
     if drawn is None and selector.selects(selector.warmup + 1):
         # Of one form always, as torch.distributed.checkpoint asks; no row has no chance.
@@ -133,7 +133,7 @@ def _refuse_other_selectors(selector: Selector, state: dict[str, Any]) -> None:
     pairs += [(key, saved.get(key), options.get(key)) for key in sorted({*saved, *options})]
     for key, theirs, ours in pairs:
         if theirs != ours:
-            more = " (later epochs go on by themselves)" if key == "epochs" else ""
+            more = " (later epochs need no change)" if key == "epochs" else ""
             raise ValueError(
                 f"The state was saved with {key} {theirs!r}, but this one has {ours!r}; make "
                 f"the selector as it was then{more}."
