@@ -15,6 +15,8 @@ READ = ("*.py", "*.md", "*.toml", "*.html", "*.js", "Makefile")
 """What people read, beside which data and generated files stand."""
 LEFT_OUT = (
     "tests/",  # except that they are spelt correctly
+    "reproduction/rules.md",  # written before the runs, so left as they were
+    "reproduction/trim/rules.md",
     "reproduction/tables.md",
     "reproduction/trim/tables.md",
     "CODE_OF_CONDUCT.md",

@@ -54,7 +54,7 @@ class TestStates:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ({"epochs": 10}, r"epochs 9, but this one has 10; .* \(later epochs go on"),
+            ({"epochs": 10}, r"epochs 9, but this one has 10; .* \(later epochs need no change"),
             ({"warmup": 3}, "warmup 2, but this one has 3"),
             ({"neighbors": 4}, "neighbors 6, but this one has 4"),
             ({"neighbors": np.zeros((N, 1), int)}, "neighbors 6, but this one has 'array with"),

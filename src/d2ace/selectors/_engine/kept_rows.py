@@ -1,4 +1,4 @@
-"""The rows whose state a process keeps, and what the processes tell each other about them.
+"""The rows whose state a process keeps, and what the processes exchange about them.
 
 Alone, a process keeps all rows, and nothing here costs anything. Of several processes that share
 the state, each keeps a block of consecutive rows. A method computes on these rows alone. Sums over

@@ -168,7 +168,7 @@ def _on(places: Array, like: Tensor) -> Tensor:
 
 
 def _refuse_unfit(selector: Selector) -> None:
-    """Refuse methods whose weights need more of other rows than sums."""
+    """Refuse methods whose weights need more than sums over other rows."""
     name = type(selector).__name__
     if selector.insights is not None:
         raise UserError(
