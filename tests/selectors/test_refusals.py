@@ -228,7 +228,9 @@ class TestObserving:
 
     def test_a_device_that_is_not_there_is_refused_at_once(self):
         absent = next(kind for kind in ("cuda", "xpu") if not getattr(torch, kind).is_available())
-        with pytest.raises(ValueError, match=rf"device is '{absent}', which this torch has not"):
+        with pytest.raises(
+            ValueError, match=rf"device is '{absent}', which this torch does not have"
+        ):
             make(device=absent)
 
 

@@ -34,7 +34,7 @@ from .base import Selector
 
 __all__ = ["DistributedSelector"]
 
-_SHARED_AFTER = 1024  # batches: bounds what waits to be shared in a long epoch
+_SHARED_AFTER = 1024  # batches: a bound on those that wait to be shared in a long epoch
 
 
 class DistributedSelector(Sampler[list[int]]):
@@ -149,11 +149,11 @@ class DistributedSelector(Sampler[list[int]]):
         return self._next(index).scale
 
     def share(self) -> None:
-        """Exchange what the processes observed; all of them must call it at the same moment."""
+        """Exchange the observed predictions; all processes must call it at the same moment."""
         self._shared.share()
 
     def state_dict(self) -> dict[str, Any]:
-        """The selector's state, the same in all processes, all of which must ask for it."""
+        """The selector's state, the same in all processes; all of them must call it."""
         self.share()
         self._join()
         return self._shared.state_dict()
@@ -165,12 +165,12 @@ class DistributedSelector(Sampler[list[int]]):
         self.forget()
 
     def forget(self) -> None:
-        """Drop what was drawn or observed but not shared: it belongs to a future given up."""
+        """Drop batches drawn or observed but not shared; a loaded state replaces them."""
         self._shared.forget()
         self._ahead.clear()
 
     def _join(self) -> None:
-        """Learn which process this is; before training starts, nobody may know."""
+        """Find out which process this is; before training starts, it may be unknown."""
         distributed = torch.distributed
         if distributed.is_available() and distributed.is_initialized():
             rank, world = distributed.get_rank(), distributed.get_world_size()

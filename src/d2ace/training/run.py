@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run"]
 
-_ASKING = 16  # batches after which several processes ask each other whether one should stop
+_ASKING = 16  # batches between checks whether one of several processes should stop
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Run:
     """Seconds that making the problem took."""
 
     def __call__(self, fabric: Fabric) -> str:
-        """Train to the end; the result as JSON, which every kind of process can hand back."""
+        """Train to the end; the result as JSON, so that any kind of process can return it."""
         turn = Turn(fabric.device, self.threads or _fair_share(fabric))
         return self._run(fabric, turn).to_json()
 

@@ -17,11 +17,11 @@ from .engines import Event, final_event
 from .execute import execute, sentence
 
 RETRIES = 3
-"""How often a run is tried again whose process or machine died; one that fails is not."""
+"""How often a run is tried again after its process or machine died; not if the run failed."""
 
 
 class RayEngine:
-    """A task per run, each in a process of its own that ends with it.
+    """A task per run, each in a separate process that ends with it.
 
     Only the process that has the engine writes to the store. A run whose process or machine dies
     is tried again, where there is room, from its last checkpoint if that machine has the folder.
@@ -113,10 +113,10 @@ class RayEngine:
 
 
 def _run(config: str, folder: str, threads: int) -> tuple[str, str, bytes | None]:
-    """What a task does: the last message, the result as JSON, the recording.
+    """One task: returns the last message, the result as JSON and the recording.
 
-    On a machine without the folder beside the store, the run has one of its own for as long as it
-    lasts, and starts over if the machine dies.
+    On a machine without the folder beside the store, the run uses a temporary one, and
+    starts over if the machine dies.
     """
     if Path(folder).parent.is_dir():
         return _run_in(folder, config, threads)

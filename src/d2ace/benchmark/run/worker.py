@@ -122,7 +122,7 @@ def _execute(task: dict[str, Any], report: Watch) -> None:
         execute(task["config"], task["folder"], task["threads"], report)
         sys.stderr.flush()
     finally:
-        os._exit(0)  # no clean-up of what the forking process owns
+        os._exit(0)  # no clean-up of things that the forking process owns
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where a selector is: which epoch, and which of its batches comes next."""
+"""The place of a selector: its epoch, and the next batch."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Cursor:
         self.resuming = self.restored = self.untouched = False
 
     def follow(self, before: Cursor) -> None:
-        """Stand in for ``before``, of which a framework may have named what comes next."""
+        """Replace ``before``, for which a framework may have named the next epoch."""
         if self.restored:
             self.count.follow(before.count, self.epoch)
 
@@ -122,7 +122,7 @@ class Cursor:
 
     @property
     def unused(self) -> bool:
-        """Whether the epoch begun last was drawn from, but nothing of it was observed."""
+        """Whether batches of the epoch begun last were drawn, but none observed."""
         return self.ledger.untold and (self.ledger.told or self.running) and not self.again
 
     def may_skip(self, *, full_pass: bool) -> bool:

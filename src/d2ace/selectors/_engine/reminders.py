@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from .cursor import Cursor
 
-_UNTOLD = 2  # epochs without a validation loss, after which a method says that it waits for one
+_UNTOLD = 2  # epochs without a validation loss before a method warns that it waits for one
 _LOOKING = (
     "to look at batches call selector.peek(), and to measure accuracy take a second loader with "
     "batch_size= and without the selector"
@@ -26,18 +26,18 @@ def warm_up_sentence(name: str, epochs: int, warmup: int) -> str:
 
 
 class Reminders:
-    """Remembers what a loop has called, and warns when an epoch went by without."""
+    """Records the calls of a loop, and warns if an epoch passes without them."""
 
     def __init__(self) -> None:
         self.observed = self.weighed = self._trusting = False
         self._said_skipping = self._said_unused = self._said_again = self._said_untold = False
 
     def trust(self) -> None:
-        """Expect nothing: who saved the state that was loaded may have done it all."""
+        """Expect nothing: the loop that saved the loaded state may have made all calls."""
         self.observed, self._trusting = False, True
 
     def warn(self, selector: Selector, cursor: Cursor, *, selective: bool) -> None:
-        """When an epoch begins: of what went wrong before, as far as that is known by now."""
+        """When an epoch begins: of mistakes in earlier epochs, as far as they are known."""
         name = type(selector).__name__
         for sentence in (
             self._all_warm_up(selector, cursor, name),

@@ -1,4 +1,4 @@
-"""A selector's state, as tensors and plain values, and which state fits which selector."""
+"""A selector's state, as tensors and plain values, and the check that a state fits a selector."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KEYS = {
 }
 _FREE = {"seed", "device", "dtype", "on_invalid", "neighbors_method"}  # may differ on resuming
 _INSIGHTS = "insights"  # a part that a state has only where the selector keeps them
-_MARKED = 256  # rows by which features are known again
+_MARKED = 256  # rows that identify features
 _SLACK = 1e-3  # by which features computed anew may differ, and the share of rows that may more
 
 
@@ -177,7 +177,7 @@ def _refuse_other_memory(selector: Selector, memory: Any) -> None:
 
 
 def feature_marks(features: Tensor | sp.csr_array | None) -> Tensor:
-    """One number each of a few rows, by which the same features are known again.
+    """One number for each of a few rows, which identify the features.
 
     Features that a network computes differ in their last digits from run to run; these numbers
     hardly do.
