@@ -55,7 +55,7 @@ def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
 
 
 def chosen_device(device: torch.device | str) -> torch.device:
-    """Where a caller wants state to be kept; a missing device is refused at once."""
+    """The device for the state, checked: a missing device is refused at once."""
     chosen = torch_device(device)
     if state_device(chosen) != chosen:
         raise ValueError(
