@@ -15,15 +15,12 @@ READ = ("*.py", "*.md", "*.toml", "*.html", "*.js", "Makefile")
 """What people read, beside which data and generated files stand."""
 LEFT_OUT = (
     "tests/",  # except that they are spelt correctly
+    "reproduction/rules.md",  # written before the runs, so left as they were
+    "reproduction/trim/rules.md",
     "reproduction/tables.md",
     "reproduction/trim/tables.md",
     "CODE_OF_CONDUCT.md",
 )
-NOT_YET = re.compile(
-    r"README\.md|docs/(?!methods/).*|src/d2ace/(selectors/(_engine/.*|base|distributed|neighbors)"
-    r"|benchmark/run/.*|training/(loop|run|trainer))\.py"
-)
-"""Files that still have such phrases; rewrite one, then take it out."""
 PLAIN = {
     r"(?<![\"`.])told(?!\")": "name the actor: reported, passed, warned about, distinguished",
     r"go(?:es|ing)? on(?= (?:with|from|at|where|there|by|as|until)\b|[.,;:)])": "resume, continue",
@@ -94,8 +91,7 @@ def finds(text: str) -> list[tuple[int, str, str]]:
 
 
 def main() -> int:
-    read = [path for path in tracked(*READ) if not path.startswith(LEFT_OUT)]
-    paths = [path for path in read if not NOT_YET.fullmatch(path)]
+    paths = [path for path in tracked(*READ) if not path.startswith(LEFT_OUT)]
     count = 0
     for path in paths:
         text = (ROOT / path).read_text(encoding="utf-8")

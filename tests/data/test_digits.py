@@ -97,4 +97,4 @@ def test_without_scikit_learn_there_is_advice() -> None:
         "except DataError as error: print(error)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 'pip install "d2ace[bench]"' in said.stdout
+    assert 'pip install ".[bench]" in a checkout' in said.stdout

@@ -165,7 +165,7 @@ class TestWithoutFaiss:
         monkeypatch.setattr(neighbors, "find_spec", lambda name: None)
 
     def test_asking_for_it_names_the_extra(self):
-        with pytest.raises(UserError, match=r"pip install \"d2ace\[large\]\""):
+        with pytest.raises(UserError, match=r"pip install \"\.\[large\]\""):
             nearest(torch.randn(20, 3), 2, method="approximate")
 
     def test_a_long_search_is_announced(self, monkeypatch):

@@ -54,7 +54,7 @@ class TestStates:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ({"epochs": 10}, r"epochs 9, but this one has 10; .* \(later epochs go on"),
+            ({"epochs": 10}, r"epochs 9, but this one has 10; .* \(later epochs need no change"),
             ({"warmup": 3}, "warmup 2, but this one has 3"),
             ({"neighbors": 4}, "neighbors 6, but this one has 4"),
             ({"neighbors": np.zeros((N, 1), int)}, "neighbors 6, but this one has 'array with"),
@@ -228,7 +228,9 @@ class TestObserving:
 
     def test_a_device_that_is_not_there_is_refused_at_once(self):
         absent = next(kind for kind in ("cuda", "xpu") if not getattr(torch, kind).is_available())
-        with pytest.raises(ValueError, match=rf"device is '{absent}', which this torch has not"):
+        with pytest.raises(
+            ValueError, match=rf"device is '{absent}', which this torch does not have"
+        ):
             make(device=absent)
 
 

@@ -142,7 +142,7 @@ def test_signals_save_and_stop(table: MultiLabelData, tmp_path: Path, signum: in
             os.kill(os.getpid(), signum)
 
     before = signal.getsignal(signum)
-    with pytest.raises(RunInterrupted, match="in epoch 3 of 5; the same command goes on"):
+    with pytest.raises(RunInterrupted, match="in epoch 3 of 5; the same command resumes"):
         small_run(table, out=tmp_path / "a", watch=ask)
     assert signal.getsignal(signum) is before
     resumed = small_run(table, out=tmp_path / "a")

@@ -1,4 +1,4 @@
-"""What processes send each other, by the backend and on the device that it works on."""
+"""Exchange of tensors between processes, on the device that the backend works on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _connected(function: Function) -> Function:
-    """Say what to do where another process is gone."""
+    """Raise an error with a remedy if another process is gone."""
 
     @functools.wraps(function)
     def run(*arguments: Any) -> Any:
@@ -35,7 +35,7 @@ def _connected(function: Function) -> Function:
 
 
 def _sent(tensor: Tensor) -> Tensor:
-    """``tensor`` where the backend takes it: gloo works on the processor, NCCL on GPUs."""
+    """``tensor`` on a device of the backend: the processor for gloo, GPUs for NCCL."""
     backends = dict(each.split(":") for each in distributed.get_backend_config().split(","))
     kind = tensor.device.type
     if kind in backends and (kind == "cpu" or backends[kind] != "gloo"):
@@ -70,7 +70,7 @@ def gathered(part: Tensor) -> Tensor:
 
 @_connected
 def broadcast(value: Tensor) -> Tensor:
-    """The first process's."""
+    """The value of the first process."""
     sent = _sent(value.clone())
     distributed.broadcast(sent, 0)
     return sent.to(value.device)
@@ -78,7 +78,7 @@ def broadcast(value: Tensor) -> Tensor:
 
 @_connected
 def routed(rows: Tensor, sent: list[int], received: list[int]) -> Tensor:
-    """Rows [m, q] for each process in turn, ``sent`` of them; what came from each in turn."""
+    """Send rows [m, q], the first ``sent[0]`` to process 0 and so on; return those received."""
     own = _sent(rows)
     arrived = own.new_empty((sum(received), *own.shape[1:]))
     distributed.all_to_all_single(arrived, own, received, sent)
@@ -109,14 +109,14 @@ def is_spread(tensor: Any) -> bool:
 
 
 def own_part(tensor: Any) -> Tensor:
-    """What this process holds of a spread tensor."""
+    """The part of a spread tensor that this process holds."""
     part: Tensor = tensor.to_local()
     return part
 
 
 @_connected
 def spread_checksum(tensor: Tensor, start: int) -> int:
-    """The checksum of the whole tensor: each process continues that of the one before it."""
+    """The checksum of the whole tensor: each process continues that of the previous one."""
     content = own_part(tensor).detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
     found = torch.tensor([start])
     for rank in range(distributed.get_world_size()):

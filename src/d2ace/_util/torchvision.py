@@ -4,7 +4,7 @@ A CPU build of torch beside a torchvision built for CUDA is a common pair (a pac
 torchvision wheel for all), and it fails to import: torchvision forgives that its C++ extension does
 not load, then registers a second implementation of two operators that only the extension declares.
 Declaring these two ourselves makes models, weights and transforms work; operators that need the
-extension go on to fail with a sentence of their own when they are called. The real import is tried
+extension fail with their own message when they are called. The real import is tried
 first, so that a healthy installation is not touched.
 
 Every process that needs torchvision calls `torchvision` itself, also a loader's worker that was
@@ -50,7 +50,8 @@ def torchvision() -> ModuleType:
             if error.name != "torchvision":
                 raise
             raise RunError(
-                'images need torchvision, which is not installed; run: pip install "d2ace[image]"'
+                "images need torchvision, which is not installed; install it with "
+                'pip install ".[image]" in a checkout of d2ace'
             ) from None
         except (ImportError, RuntimeError, AttributeError) as error:
             reason = str(error).partition("\n")[0]

@@ -45,7 +45,10 @@ def _run(words: list[str], *, debug: bool, alone: bool) -> int:
         import rich  # noqa: F401 - typer needs it for its help, we for tables
         import typer
     except ImportError as error:
-        _say(f'the command line needs {error.name}; run: pip install "d2ace[bench]"')
+        _say(
+            f"the command line needs {error.name}; install it with "
+            'pip install ".[bench]" in a checkout of d2ace'
+        )
         return 1
     from d2ace._util.errors import RunError, UserError
     from d2ace._util.own_class import own_place

@@ -64,7 +64,7 @@ def _scans() -> tuple[Floats, Ints]:
     except ImportError as missing:
         raise DataError(
             "the embedded digits come with scikit-learn, which is not installed; install it with "
-            'pip install "d2ace[bench]"'
+            'pip install ".[bench]" in a checkout of d2ace'
         ) from missing
     found = bundled()
     return found.images / 16.0, found.target.astype(np.int64)

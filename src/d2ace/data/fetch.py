@@ -68,7 +68,9 @@ def _fetch_file(
     try:
         import pooch
     except ImportError:
-        raise DataError('fetching needs pooch; run: pip install "d2ace[bench]"') from None
+        raise DataError(
+            'fetching needs pooch; install it with pip install ".[bench]" in a checkout of d2ace'
+        ) from None
     pooch.get_logger().setLevel("ERROR")
     problem = ""
     for attempt in range(retries):

@@ -31,7 +31,8 @@ try:
     from lightning.pytorch import Callback, LightningModule, Trainer
 except ImportError as error:
     raise RunError(
-        f'SelectionCallback needs {error.name}; run: pip install "d2ace[lightning]"'
+        f"SelectionCallback needs {error.name}; install it with "
+        'pip install ".[lightning]" in a checkout of d2ace'
     ) from error
 
 __all__ = ["SelectionCallback"]

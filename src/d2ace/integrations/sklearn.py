@@ -53,7 +53,8 @@ try:
     )
 except ImportError as error:
     raise RunError(
-        f'MultiLabelClassifier needs {error.name}; run: pip install "d2ace[bench]"'
+        f"MultiLabelClassifier needs {error.name}; install it with "
+        'pip install ".[bench]" in a checkout of d2ace'
     ) from error
 
 from ._schedule import warn_of_schedule

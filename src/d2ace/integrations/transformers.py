@@ -31,7 +31,8 @@ try:
     from transformers import Trainer, TrainerState
 except ImportError as error:
     raise RunError(
-        f'SelectionTrainer needs {error.name}; run: pip install "d2ace[transformers]"'
+        f"SelectionTrainer needs {error.name}; install it with "
+        'pip install ".[transformers]" in a checkout of d2ace'
     ) from error
 
 __all__ = ["SelectionMixin", "SelectionTrainer"]

@@ -16,7 +16,7 @@ class Clustering(NamedTuple):
     """How hard k-means tries."""
 
     rows: float
-    """How many positives of a label are clustered; a fair sample where it has more."""
+    """How many positives of a label are clustered; a uniform sample if it has more."""
     starts: int
     """Of these the result with the least sum of squared distances is taken."""
     iterations: int

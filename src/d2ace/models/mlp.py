@@ -18,7 +18,7 @@ _DEFAULTS = {"h": 512, "L": 3, "p": 0.2}
 class MLP(MultiLabelModel):
     """L layers of h ReLU units with dropout p, then a linear map to q logits.
 
-    The network most people start from; it knows nothing of labels but their number. The paper
+    A plain network to start from; it uses no relation between labels. The paper
     has no such model, so both presets are the same: depth, width and dropout of CLIF's encoder.
 
     Parameters

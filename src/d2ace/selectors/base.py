@@ -1,4 +1,4 @@
-"""The selector: a PyTorch batch sampler that learns from the predictions it is told."""
+"""The selector: a PyTorch batch sampler that learns from the predictions passed to observe."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class Selector(Sampler[list[int]]):
     on_invalid : "error" or "skip"
         Refuse a NaN or infinite prediction, or pass over that (instance, label) pair.
     predictions : "train" or "full_pass"
-        Whether :meth:`observe` is told the training forward pass, or one evaluation pass over all
-        rows after each epoch.
+        What you pass to :meth:`observe`: the predictions of the training forward pass, or of one
+        evaluation pass over all rows after each epoch.
     insights : bool or Insights
         Keep :attr:`insights`: which labels are probably wrong, which rows are hard. They change no
         batch. An :class:`~d2ace.Insights` of the same labels may have names, or a ``state`` of its
@@ -404,7 +404,7 @@ class Selector(Sampler[list[int]]):
     def verify(self, loader: Any) -> None:
         """Raise a ValueError that says so if ``loader`` draws from anything but this selector.
 
-        Frameworks replace or wrap samplers without a word. Give the loader as the framework
+        Frameworks silently replace or wrap samplers. Give the loader as the framework
         returned it, before the first epoch.
         """
         verify(self, loader)
@@ -521,10 +521,10 @@ class Selector(Sampler[list[int]]):
 
     @isolated
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on with the very same batches: tensors and plain values.
+        """Everything needed to resume with the same batches: tensors and plain values.
 
         Take it after :meth:`observe`, or between epochs. A loader with workers draws ahead of the
-        training loop, and only observed batches tell how far that came: observe every batch (of
+        training loop, and only observed batches show how far training came: observe every batch (of
         Random too; it costs nothing) in the order drawn, whole or in consecutive parts, or, where
         a loop leaves an epoch early, :meth:`end_epoch` before saving.
         """
@@ -595,7 +595,7 @@ class Selector(Sampler[list[int]]):
         return labels_checksum(self.labels)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles, which go on where training stands, as a loaded state does."""
+        """For copies and pickles, which resume at the current place, as a loaded state does."""
         self._warn_of_skipping()
         return {**self.__dict__, "_cursor": self._cursor.resumable()}
 

@@ -1,9 +1,9 @@
-"""The history in 16 and 8 bits, and U and H from it: what ``state="compact"`` keeps.
+"""The history in 16 and 8 bits, and U and H from it: the state of ``state="compact"``.
 
-A prediction is kept as its logit in 65,535 steps over [-17, 17], where the loss is cut at 16.1; on
-which side of 0.5 it lies is exact. A difference is kept as its root in 255 steps, the moving
-average of flips in 32,767. So a prediction is off by at most STEP in its logit, a difference by
-0.0042, and U and H by what :func:`uncertainty_bound` and :func:`hardness_bound` say.
+A prediction is stored as its logit in 65,535 steps over [-17, 17] (the loss is cut at 16.1). Its
+side of 0.5 is exact. A difference is stored as its root in 255 steps, the moving average of flips
+in 32,767. So a prediction is off by at most STEP in its logit, a difference by
+0.0042, and U and H by at most :func:`uncertainty_bound` and :func:`hardness_bound`.
 """
 
 from __future__ import annotations

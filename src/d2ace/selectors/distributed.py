@@ -34,7 +34,7 @@ from .base import Selector
 
 __all__ = ["DistributedSelector"]
 
-_SHARED_AFTER = 1024  # batches: bounds what waits to be shared in a long epoch
+_SHARED_AFTER = 1024  # batches: a bound on those that wait to be shared in a long epoch
 
 
 class DistributedSelector(Sampler[list[int]]):
@@ -149,28 +149,28 @@ class DistributedSelector(Sampler[list[int]]):
         return self._next(index).scale
 
     def share(self) -> None:
-        """Exchange what the processes observed; all of them must call it at the same moment."""
+        """Exchange the observed predictions; all processes must call it at the same moment."""
         self._shared.share()
 
     def state_dict(self) -> dict[str, Any]:
-        """The selector's state, the same in all processes, all of which must ask for it."""
+        """The selector's state, the same in all processes; all of them must call it."""
         self.share()
         self._join()
         return self._shared.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken, with any number of processes."""
+        """Resume from a state that :meth:`state_dict` returned, with any number of processes."""
         self._join()
         self.selector.load_state_dict(state)
         self.forget()
 
     def forget(self) -> None:
-        """Drop what was drawn or observed but not shared: it belongs to a future given up."""
+        """Drop batches drawn or observed but not shared; a loaded state replaces them."""
         self._shared.forget()
         self._ahead.clear()
 
     def _join(self) -> None:
-        """Learn which process this is; before training starts, nobody may know."""
+        """Find out which process this is; before training starts, it may be unknown."""
         distributed = torch.distributed
         if distributed.is_available() and distributed.is_initialized():
             rank, world = distributed.get_rank(), distributed.get_world_size()
@@ -191,8 +191,8 @@ class DistributedSelector(Sampler[list[int]]):
             same = host_rows(index, self.selector.n, unique=False).array.tolist() == drawn
         if part is None or not same:
             raise UserError(
-                f"A batch of {len(index)} rows is not the one drawn next; pass the selector that is"
-                " told about batches as batch_sampler too, and observe every batch once, in order."
+                f"A batch of {len(index)} rows is not the one drawn next; pass the "
+                "selector as batch_sampler, too, and observe every batch once, in order."
             )
         return part
 

@@ -69,8 +69,8 @@ class PredictionHistory(Memory):
 
     ``latest`` [n, 1 or 2, q] holds the last prediction and, with ``flip_smoothing`` (lambda_2),
     the moving average of flips. ``changes`` [n, n_t - 1, q] is a ring; its order does not matter,
-    only its sum is used. In memory the [n, q] matrices lie one after the other: whoever reads them
-    all does so in order.
+    only its sum is used. In memory the [n, q] matrices lie one after the other: a pass over all
+    of them reads in order.
     """
 
     latest: Tensor

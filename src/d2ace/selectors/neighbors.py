@@ -34,7 +34,7 @@ LONG = 60.0
 """Seconds of one core from which "auto" approximates, or warns where it cannot."""
 _TREE_ROWS, _TREE_WIDTH, _TREE_MOST = 4096, 10, 1_000_000
 KEPT = 2.0
-"""Seconds of one core from which it pays to keep what was found."""
+"""Seconds of one core from which it pays to keep the neighbours found."""
 _LOW = 0.9  # a recall that is worth a warning
 
 
@@ -50,7 +50,7 @@ class Neighbors(NamedTuple):
 
 
 class _Surroundings(NamedTuple):
-    """What a search is told by whoever runs it."""
+    """Settings that the caller passes to a search."""
 
     progress: Progress | None = None
     folder: Path | None = None
@@ -64,7 +64,7 @@ _surroundings: ContextVar[_Surroundings] = ContextVar("surroundings", default=_N
 def neighbor_search(
     *, progress: Progress | None = None, folder: Path | None = None
 ) -> Iterator[None]:
-    """Within it, searches report their progress, and long ones keep what they found in a folder.
+    """Within it, searches report their progress, and long ones keep their results in a folder.
 
     What was kept is found again by the content of the features, so that runs which share them
     search once.
@@ -148,7 +148,7 @@ def _found(features: Any, k: int, include_self: bool, method: str, progress: Pro
 
 
 def _chosen(features: Any, method: str) -> str:
-    """The method to take; says what is missing, or that it will take long."""
+    """The method to use; raises an error if faiss is missing, and warns of a long search."""
     on_host = isinstance(features, Tensor) and features.device.type == "cpu"
     n, d = features.shape
     if method == "tree" and not on_host:
@@ -158,8 +158,9 @@ def _chosen(features: Any, method: str) -> str:
         )
     if method == "approximate" and find_spec("faiss") is None:
         raise UserError(
-            "neighbors_method='approximate' needs faiss, which is not installed: pip install "
-            "\"d2ace[large]\" or faiss-cpu, or use neighbors_method='exact'."
+            "neighbors_method='approximate' needs faiss, which is not installed; install it with "
+            'pip install ".[large]" in a checkout of d2ace or pip install faiss-cpu, or use '
+            "neighbors_method='exact'."
         )
     if method != "auto":
         return method
@@ -174,15 +175,16 @@ def _chosen(features: Any, method: str) -> str:
     minutes = seconds / 60 / torch.get_num_threads()
     warnings.warn(
         f"Finding the neighbours of {n:,} rows with {d:,} features will take about "
-        f'{minutes:.0f} minutes; pip install "d2ace[large]" for an approximate search, or pass '
-        "neighbors= (an index array) or features=None.",
+        f"{minutes:.0f} minutes; for an approximate search install faiss with "
+        'pip install ".[large]" in a checkout of d2ace, or pass neighbors= (an index array) or '
+        "features=None.",
         stacklevel=6,
     )
     return "exact"
 
 
 def _seconds(features: Any) -> float:
-    """About what an exact search takes on one core: products, and looking at every distance."""
+    """Rough seconds of an exact search on one core: products, and a look at every distance."""
     n, d = features.shape
     products = n * n * d * 4e-11
     if not isinstance(features, Tensor):
@@ -230,7 +232,7 @@ def neighbor_index(value: Any, n: int) -> Tensor:
 
 
 def named_neighbors(value: Any, found: Neighbors | None) -> int | str:
-    """K, or a name by which the same index array, or a kind of search, is known again."""
+    """K, or a name that identifies an index array or a kind of search."""
     if is_number(value):
         k = int(value)
         return k if found is None or found.method == "exact" else f"{k} ({found.method})"

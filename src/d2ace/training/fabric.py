@@ -30,7 +30,10 @@ def make_fabric(devices: int, accelerator: str, precision: str) -> Fabric:
     try:
         from lightning_fabric import Fabric
     except ImportError as error:
-        raise RunError(f'Training needs {error.name}; run: pip install "d2ace[bench]"') from error
+        raise RunError(
+            f"Training needs {error.name}; install it with "
+            'pip install ".[bench]" in a checkout of d2ace'
+        ) from error
     if accelerator not in ACCELERATORS:
         raise UserError(f"accelerator is {accelerator!r}; choose from {', '.join(ACCELERATORS)}.")
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}

@@ -174,7 +174,7 @@ class Loop(Trainer):
         return torch.stack(sums)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken."""
+        """Resume from a state that :meth:`state_dict` returned."""
         self._refuse_unfit(state)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])

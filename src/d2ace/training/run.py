@@ -1,4 +1,4 @@
-"""A run in one process: set up or go on, train, save, and end with the test metrics."""
+"""A run in one process: set up or resume, train, save, and end with the test metrics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run"]
 
-_ASKING = 16  # batches after which several processes ask each other whether one should stop
+_ASKING = 16  # batches between checks whether one of several processes should stop
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Run:
     """Seconds that making the problem took."""
 
     def __call__(self, fabric: Fabric) -> str:
-        """Train to the end; the result as JSON, which every kind of process can hand back."""
+        """Train to the end; the result as JSON, so that any kind of process can return it."""
         turn = Turn(fabric.device, self.threads or _fair_share(fabric))
         return self._run(fabric, turn).to_json()
 
@@ -79,8 +79,8 @@ class Run:
                 except RunError:
                     raise
                 except RuntimeError:
-                    # Whoever ends all processes of a run ends the loader's workers, too, and a
-                    # step may be half done: the last checkpoint counts.
+                    # A signal to all processes of a run ends the loader's workers, too, and a step
+                    # may be half done: the last checkpoint counts.
                     self._stop_if(asked.signum or 0, loop)
                     raise
         assert best is not None  # noqa: S101 - the first epoch is the best so far
@@ -105,7 +105,7 @@ class Run:
         return result
 
     def _restored(self, loop: Loop, saved: Saved) -> _Spent:
-        """Go on from a checkpoint; the seconds that were spent before it."""
+        """Resume from a checkpoint; returns the seconds that were spent before it."""
         place: Path | None = saved.place
         try:
             if saved.weights is not None:
@@ -121,7 +121,7 @@ class Run:
         return _Spent(**saved.content["spent"])
 
     def _refuse_different(self, fabric: Fabric, saved: Saved | None, batches: int) -> None:
-        """All processes must go on from the same step."""
+        """Refuse processes that would resume from different steps."""
         at = None if saved is None else saved.content["loop"]
         step = -1 if at is None else at["epoch"] * batches + at["position"]
         if any_process(fabric, step) != -any_process(fabric, -step):
@@ -173,7 +173,7 @@ class Run:
             raise RunInterrupted(
                 signum,
                 f"Stopped by {signal.Signals(signum).name} in epoch {loop.epoch} of "
-                f"{self.config.epochs}; the same command goes on from {self.folder.path}.",
+                f"{self.config.epochs}; the same command resumes from {self.folder.path}.",
             )
 
 

@@ -70,8 +70,8 @@ class TrainingStep(nn.Module):
 class Trainer:
     """State and steps of training on the rows ``train``.
 
-    Whoever drives it takes a turn (:class:`~d2ace._util.random_state.Turn`) for every step and
-    pass, as they draw from generators that all threads share.
+    Take a turn (:class:`~d2ace._util.random_state.Turn`) for every step and pass, as they draw from
+    generators that all threads share.
     ``instance_weight`` [n] multiplies what every row adds to a loss; its mean should be 1.
     ``model_options`` stand in for those of the configuration.
     """
@@ -108,7 +108,7 @@ class Trainer:
                 self.space,
                 _selector_options(config, batch_size, fabric.device),
             )
-        selector.warns_of_warmup = False  # whoever starts a run says so
+        selector.warns_of_warmup = False  # the start of a run says so
         self.shared = SharedSelector(selector, fabric.global_rank, fabric.world_size)
         self._labels = LabelRows(train.Y)
         self._instance_weight = (
@@ -239,8 +239,8 @@ class Trainer:
     def _agree(self) -> None:
         """Give all processes the running statistics of the first.
 
-        Each has counted its own part of the last batch; selectors that were told predictions made
-        with those would draw different batches from then on.
+        Each has counted its own part of the last batch; selectors that observe predictions
+        made with those would draw different batches from then on.
         """
         if self.fabric.world_size > 1:
             for buffer in self.model.buffers():
@@ -303,7 +303,7 @@ def warm_up(step: int, steps: int) -> float:
 def seed_step(seed: int, step: int, rank: int, device: torch.device) -> None:
     """Make the randomness of a step on ``device`` a pure function of seed, step and process.
 
-    So a run that goes on from a checkpoint needs no generator's state, and methods that are
+    So a resumed run needs no generator's state, and methods that are
     compared with the same seed see the same dropout masks.
     """
     words = np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)
@@ -335,7 +335,7 @@ def _selector_options(config: RunConfig, batch_size: int, device: torch.device) 
 
 
 def _made(make: Any, name: str, *arguments: Any) -> Any:
-    """A model or selector by name; what the caller got wrong is told as the caller's error."""
+    """A model or selector by name; a mistake of the caller raises the caller's error."""
     *positional, options = arguments
     try:
         return make(name, *positional, **options)

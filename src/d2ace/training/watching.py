@@ -41,7 +41,8 @@ class EventFiles:
             import tensorboard  # noqa: F401 - asked for before hours of training, not after
         except ImportError as error:
             raise UserError(
-                'tensorboard is not installed; run: pip install "d2ace[tensorboard]"'
+                "tensorboard is not installed; install it with "
+                'pip install ".[tensorboard]" in a checkout of d2ace'
             ) from error
 
     def __call__(self, entry: dict[str, Any]) -> None:

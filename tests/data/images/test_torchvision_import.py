@@ -37,5 +37,6 @@ def test_a_missing_torchvision_is_one_sentence_with_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    with pytest.raises(RunError, match=r'not installed; run: pip install "d2ace\[image\]"\.$'):
+    remedy = r'not installed; install it with pip install "\.\[image\]" in a checkout of d2ace\.$'
+    with pytest.raises(RunError, match=remedy):
         torchvision()

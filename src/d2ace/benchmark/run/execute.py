@@ -21,7 +21,7 @@ from d2ace.data import DataError
 
 from .workplace import held, lock_of, make_place, refuse_stranger, remove_run, traceback_of
 
-PATIENCE = 120.0  # seconds; a run that was told to end has done so long before
+PATIENCE = 120.0  # seconds; a run that was asked to end has done so long before
 LONGEST = 600  # characters of an error that are kept
 
 
@@ -32,7 +32,7 @@ class _Stopped(Exception):
 def execute(
     config: dict[str, Any], folder: str, threads: int, report: Watch, *, process: bool = True
 ) -> None:
-    """Train in ``folder``, going on from a checkpoint there; never raises what a run can raise.
+    """Train in ``folder``, from a checkpoint if one is there; raises nothing that a run can raise.
 
     ``report`` gets ``{"epoch": t}`` and at last ``{"state": "finished" | "failed" | "stopped"}``.
     ``process``: this process is there for the run, so its SIGTERM means "save and end".
@@ -56,7 +56,7 @@ def execute(
     try:
         make_place(place.parent)
         with held(lock_of(place), PATIENCE):  # held by one whose parent was killed, maybe
-            if asked:  # while it waited: whoever wanted the run is gone
+            if asked:  # while it waited: the parent is gone
                 raise _Stopped
             check_unchanged(config)
             run = RunConfig.from_dict(training_settings(config))

@@ -22,7 +22,7 @@ class Monitor:
     seconds : dict
         Mean duration of earlier runs by (dataset, model).
     names : dict
-        Run key -> dataset, where files of the same name are told apart.
+        Run key -> dataset; files of the same name get different names.
     """
 
     def __init__(

@@ -17,11 +17,11 @@ from .engines import Event, final_event
 from .execute import execute, sentence
 
 RETRIES = 3
-"""How often a run is tried again whose process or machine died; one that fails is not."""
+"""How often a run is tried again after its process or machine died; not if the run failed."""
 
 
 class RayEngine:
-    """A task per run, each in a process of its own that ends with it.
+    """A task per run, each in a separate process that ends with it.
 
     Only the process that has the engine writes to the store. A run whose process or machine dies
     is tried again, where there is room, from its last checkpoint if that machine has the folder.
@@ -41,7 +41,10 @@ class RayEngine:
         try:
             import ray
         except ImportError:
-            raise RunError('the engine ray needs Ray; run: pip install "d2ace[ray]"') from None
+            raise RunError(
+                "the engine ray needs Ray; install it with "
+                'pip install ".[ray]" in a checkout of d2ace'
+            ) from None
         self._ray: Any = ray  # its types do not know all that it takes
         self._own = not ray.is_initialized()
         self._printing = redirect_stdout(sys.stderr)  # Ray prints there that a process died
@@ -97,7 +100,7 @@ class RayEngine:
         return final_event(spec, folder, message)
 
     def stop(self) -> None:
-        """End the tasks; what they saved after their last epoch is where they go on."""
+        """End the tasks; they resume from what they saved after their last epoch."""
         self._stopping = True
         for task in self._running:
             self._ray.cancel(task, force=True)
@@ -110,10 +113,10 @@ class RayEngine:
 
 
 def _run(config: str, folder: str, threads: int) -> tuple[str, str, bytes | None]:
-    """What a task does: the last message, the result as JSON, the recording.
+    """One task: returns the last message, the result as JSON and the recording.
 
-    On a machine without the folder beside the store, the run has one of its own for as long as it
-    lasts, and starts over if the machine dies.
+    On a machine without the folder beside the store, the run uses a temporary one, and
+    starts over if the machine dies.
     """
     if Path(folder).parent.is_dir():
         return _run_in(folder, config, threads)

@@ -1,4 +1,4 @@
-"""Works through a grid: what is stored is kept, what is half done goes on, what fails is noted."""
+"""Works through a grid: keeps stored runs, resumes half-done ones, notes those that fail."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def run_grid(
     """Do all runs that are not stored; returns when they are done or a signal came.
 
     Every result is stored as soon as its run has ended; then the run's folder is removed, unless
-    ``keep``. Whatever moment this process is killed at, calling it again goes on from there.
+    ``keep``. If this process is killed, at any moment, call it again to resume.
     """
     with _only_one(store):
         work = plan(store.status, specs, retry=retry)
@@ -120,7 +120,7 @@ class _Work:
             try:
                 left = outcome(self._folder(spec))
             except RunError as error:
-                if self.retry:  # it was told of before, and is to be made anew
+                if self.retry:  # reported before, and to be made anew
                     remove_run(self._folder(spec))
                     continue
                 self.waiting.remove(spec)

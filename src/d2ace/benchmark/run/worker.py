@@ -1,4 +1,4 @@
-"""A process that runs what it is told: ``python -m d2ace.benchmark.run.worker``.
+"""A process that runs the tasks it reads: ``python -m d2ace.benchmark.run.worker``.
 
 It reads a run per line from its standard input and writes what happens, a JSON object per line,
 to its standard output. Where it can (Linux), it imports everything once and forks a process for
@@ -60,17 +60,17 @@ def _preload() -> None:
 def _serve(report: Watch) -> None:
     """A forked process per run."""
     while task := _next_task():
-        stop, told = os.pipe()  # ends when we want the run to, or are gone
+        stop, ending = os.pipe()  # ends when we want the run to, or are gone
         alive, lives = os.pipe()  # ends when the run's process does
         child = os.fork()
         if child == 0:
-            os.close(told)
+            os.close(ending)
             os.close(alive)
             _end_with(stop)
             _execute(task, report)
         os.close(stop)
         os.close(lives)
-        report({"exit": _wait(child, alive, told)})
+        report({"exit": _wait(child, alive, ending)})
 
 
 def _next_task() -> dict[str, Any] | None:
@@ -85,10 +85,10 @@ def _next_task() -> dict[str, Any] | None:
     return task
 
 
-def _wait(child: int, alive: int, told: int) -> int:
-    """Until the run's process ends; if the input ends first, the run is told to."""
+def _wait(child: int, alive: int, ending: int) -> int:
+    """Until the run's process ends; if the input ends first, the run must end, too."""
     ready, _, _ = select.select([0, alive], [], [])
-    os.close(told)
+    os.close(ending)
     if alive not in ready and not select.select([alive], [], [], GRACE)[0]:
         os.kill(child, signal.SIGKILL)
     os.close(alive)
@@ -96,7 +96,7 @@ def _wait(child: int, alive: int, told: int) -> int:
 
 
 def _run_one(report: Watch) -> None:
-    """One run in this very process."""
+    """One run in this process."""
     task = _next_task()
     if task:
         _end_with(0)
@@ -122,7 +122,7 @@ def _execute(task: dict[str, Any], report: Watch) -> None:
         execute(task["config"], task["folder"], task["threads"], report)
         sys.stderr.flush()
     finally:
-        os._exit(0)  # no clean-up of what the forking process owns
+        os._exit(0)  # no clean-up of things that the forking process owns
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The folder beside a store in which its runs train: what a grid puts there and takes away again.
+"""The folder beside a store in which its runs train: its files, made and removed by a grid.
 
 lock               held by the grid that works on the store
-workers.log        what the workers say
-<key>/             the folder of a run; <key>.lock is held by whoever trains in it
+workers.log        output of the workers
+<key>/             the folder of a run; <key>.lock is held by the process that trains in it
 <key>.traceback.txt   of a run that failed
 
 Nothing else there is touched, and of a run's folder only what runs write is removed.
@@ -54,7 +54,7 @@ def make_place(folder: Path) -> None:
 
 @contextmanager
 def held(path: Path, patience: float) -> Iterator[None]:
-    """Hold the lock ``path``, for which others may be waited for; raises `Busy`."""
+    """Hold the lock ``path``, waiting for others up to a limit; raises `Busy`."""
     with ExitStack() as stack:
         try:
             stack.enter_context(locked(path, patience))
@@ -67,14 +67,14 @@ def held(path: Path, patience: float) -> Iterator[None]:
 
 
 def refuse_stranger(folder: Path) -> None:
-    """Refuse what is in the place of a run's folder and is none."""
+    """Refuse a link or a file in the place of a run's folder."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         kind = "link" if folder.is_symlink() else "file"
-        raise RunError(f"{folder} is a {kind}, where a run wants a folder; move it away")
+        raise RunError(f"{folder} is a {kind}, where a run needs a folder; move it away")
 
 
 def remove_run(folder: Path) -> None:
-    """Remove what a run has written to its folder, and the folder if nothing else is in it."""
+    """Remove the files of a run from its folder, and the folder if it is empty then."""
     if folder.is_symlink() or not folder.is_dir():
         return
     for path in folder.iterdir():

@@ -33,7 +33,8 @@ def decode(content: bytes, place: str) -> Image:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
         raise RunError(
-            'reading images needs Pillow, which is not installed; run: pip install "d2ace[image]"'
+            "reading images needs Pillow, which is not installed; install it with "
+            'pip install ".[image]" in a checkout of d2ace'
         ) from None
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:

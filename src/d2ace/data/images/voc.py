@@ -86,7 +86,8 @@ def _objects(content: bytes, place: str) -> Sequence[tuple[str, bool]]:
         from defusedxml import DefusedXmlException, ElementTree
     except ImportError:
         raise DataError(
-            f'{place}: reading it needs defusedxml; run: pip install "d2ace[image]"'
+            f"{place}: reading it needs defusedxml; install it with "
+            'pip install ".[image]" in a checkout of d2ace'
         ) from None
     try:
         root = ElementTree.fromstring(content, forbid_dtd=True)

@@ -45,7 +45,8 @@ def read_label_list(source: Source) -> list[str]:
     except ImportError:
         raise DataError(
             f"{source.path}: reading a label list needs defusedxml; "
-            'run: pip install "d2ace[bench]", or give labels= as names or a count'
+            'install it with pip install ".[bench]" in a checkout of d2ace, '
+            "or give labels= as names or a count"
         ) from None
     data = source.expanded()
     if len(data) > _MAX_XML:

@@ -1,4 +1,4 @@
-"""Bytes of a file that nobody vouches for: plain, gzip or bzip2, within limits."""
+"""Bytes of an untrusted file: plain, gzip or bzip2, within limits."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class ReportTable:
         return out.getvalue()
 
     def latex(self) -> str:
-        """A table that wants the package booktabs."""
+        """A table for the package booktabs."""
         numeric = [
             all(row[place].numeric for row in self.rows) for place in range(len(self.columns))
         ]

@@ -1,4 +1,4 @@
-"""Where a selector is: which epoch, and which of its batches comes next."""
+"""The place of a selector: its epoch, and the next batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Cursor:
         self.drawn_epoch = 0  # the epoch begun last
         self.upcoming = 1  # the epoch to be begun next
         self.running = False  # batches of `drawn_epoch` are left to draw
-        self.resuming = False  # ... and nobody draws them yet
+        self.resuming = False  # ... and no iterator draws them yet
         self.untouched = False  # a state with a place was loaded, and nothing drawn since
         self.restored = False  # ... or since then moved, without a batch
         self.ledger = Ledger(0, told=False)
@@ -58,7 +58,7 @@ class Cursor:
             self.upcoming = epoch
             self._stop()
         elif self._open:
-            if not self.resuming:  # whoever left the epoch in its middle starts it again
+            if not self.resuming:  # an epoch left in its middle starts again
                 self.upcoming = epoch
         elif not self.restored:  # what was not observed of the epoch before is late from now on
             self._stop()
@@ -70,7 +70,7 @@ class Cursor:
         self._start(0)
 
     def resume(self) -> None:
-        """Go on with the epoch that was restored in its middle."""
+        """Resume the epoch that was restored in its middle."""
         self._start(self.ledger.drawn)
 
     def _start(self, position: int) -> None:
@@ -79,7 +79,7 @@ class Cursor:
         self.resuming = self.restored = self.untouched = False
 
     def follow(self, before: Cursor) -> None:
-        """Stand in for ``before``, of which a framework may have named what comes next."""
+        """Replace ``before``, for which a framework may have named the next epoch."""
         if self.restored:
             self.count.follow(before.count, self.epoch)
 
@@ -122,11 +122,11 @@ class Cursor:
 
     @property
     def unused(self) -> bool:
-        """Whether the epoch begun last was drawn from, but nothing of it was observed."""
+        """Whether batches of the epoch begun last were drawn, but none observed."""
         return self.ledger.untold and (self.ledger.told or self.running) and not self.again
 
     def may_skip(self, *, full_pass: bool) -> bool:
-        """Whether a state taken now goes on after batches that were perhaps not trained."""
+        """Whether a state taken now resumes after batches that were perhaps not trained."""
         return self.ledger.may_skip(running=self.running, full_pass=full_pass)
 
     @property
@@ -136,12 +136,12 @@ class Cursor:
 
     @property
     def next_batch(self) -> tuple[int, int]:
-        """Epoch and number of the batch that a state taken now goes on with, from 1."""
+        """Epoch and number of the batch with which a state taken now resumes, from 1."""
         state = self.state_dict()
         return state["epoch"], state["position"] + 1
 
     def resumable(self) -> Cursor:
-        """The same place for a copy, from which nobody draws yet."""
+        """The same place for a copy, from which no iterator draws yet."""
         other = Cursor(self.batch_size)
         other.load_state_dict(self.state_dict())
         other.untouched = False

@@ -19,7 +19,7 @@ class EpochCount:
     def epoch(self, count: int, now: int, *, restored: bool) -> int:
         """The epoch that ``count`` means, in epoch ``now`` or before it.
 
-        A state that was ``restored`` has its place, whoever counts.
+        A state that was ``restored`` keeps its place.
         """
         if restored:
             self._join(now - count)

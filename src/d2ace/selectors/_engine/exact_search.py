@@ -43,7 +43,7 @@ def within_range(features: Tensor | sp.csr_array) -> Tensor | sp.csr_array:
         row = int(tiny.nonzero()[0])
         raise ValueError(
             f"features hold values up to {largest:.3g}, beside which those of row {row} vanish, so "
-            "that nobody can say which rows are near it; scale or clip the features first."
+            "that its nearest rows are undefined; scale or clip the features first."
         )
     return scaled
 
@@ -58,7 +58,7 @@ def nearest_rows(source: MeasuredRows, rows: Tensor, k: int, *, include_self: bo
     found, reach = measured(source, rows, columns, k, include_self=include_self)
     if width == least.shape[1]:
         return found.cpu()
-    # Whoever may be as near as the k-th is a candidate, unless all candidates may.
+    # A row that may be as near as the k-th is a candidate, unless all candidates may.
     crowd = bound <= source.first_look(reach)
     coarse = crowd & source.too_coarse(rows, reach)
     if bool(coarse.any()):

@@ -1,4 +1,4 @@
-"""The insights that a selector feeds with what it observes."""
+"""The insights that receive the predictions observed by a selector."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["insights_of"]
 def insights_of(
     given: bool | Insights, labels: sp.csr_array, on_invalid: str, state: str
 ) -> Insights | None:
-    """What the option ``insights`` means for a selector with these labels."""
+    """The insights that the option ``insights`` asks for, with these labels."""
     if isinstance(given, Insights):
         given.refuse_other_labels(labels)
         return given

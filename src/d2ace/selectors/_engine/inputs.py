@@ -1,4 +1,4 @@
-"""What a selector is told, checked once: features, devices, and what a method returns.
+"""The inputs of a selector, checked once: features, devices, and what a method returns.
 
 Every refusal is one sentence that names the argument, the value and what is expected.
 """
@@ -55,7 +55,7 @@ def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
 
 
 def chosen_device(device: torch.device | str) -> torch.device:
-    """Where a caller wants state to be kept; a device that is not there is refused at once."""
+    """The device for the state, checked: a missing device is refused at once."""
     chosen = torch_device(device)
     if state_device(chosen) != chosen:
         raise ValueError(
@@ -66,8 +66,8 @@ def chosen_device(device: torch.device | str) -> torch.device:
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError, NotImplementedError):
         raise ValueError(
-            f"device is {str(device)!r}, which this torch has not; leave it out to keep state "
-            "where the predictions are, or use 'cpu'."
+            f"device is {str(device)!r}, which this torch does not have; leave it out to keep "
+            "state where the predictions are, or use 'cpu'."
         ) from None
     return chosen
 

@@ -1,8 +1,8 @@
-"""The rows whose state a process keeps, and what the processes tell each other about them.
+"""The rows whose state a process keeps, and what the processes exchange about them.
 
-Alone, a process keeps all rows, and nothing here costs anything. Of several processes that share
-the state, each keeps a block of consecutive rows. A method computes on these rows alone. Sums over
-all rows are made by :meth:`KeptRows.sum`, weights of all rows by :meth:`KeptRows.whole`.
+A single process keeps all rows, and nothing here costs anything. If several processes share the
+state, each keeps a block of consecutive rows. A method computes on these rows alone.
+:meth:`KeptRows.sum` makes sums over all rows, :meth:`KeptRows.whole` the weights of all rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["KeptRows", "SpreadRows"]
 
 
 class KeptRows:
-    """All rows of [n, ...]: what one process keeps."""
+    """All rows of [n, ...], kept in one process."""
 
     spread = False
     """Whether other processes keep other rows."""
@@ -34,7 +34,7 @@ class KeptRows:
         return self.stop - self.start
 
     def of(self, rows: Any) -> Any:
-        """Those kept here, of an array, a matrix or a tensor with a row for each of the n."""
+        """The rows kept here, of an array, a matrix or a tensor with n rows."""
         return rows
 
     def sum(self, part: Tensor) -> Tensor:

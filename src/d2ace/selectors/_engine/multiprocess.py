@@ -1,8 +1,8 @@
 """One selector for several processes: each trains its part of the same global batches.
 
 Every process holds the whole selector, draws the same batches from the same state, and trains on
-the rows that are its part. What the processes observed is exchanged at the end of an epoch and
-told to every selector batch by batch, in the order a single process would have told it. So two
+the rows that are its part. What the processes observed is exchanged at the end of an epoch.
+Then every selector observes it batch by batch, in the order of a single process. So two
 processes with batches of b draw what one process with batches of 2b does.
 """
 
@@ -85,12 +85,12 @@ class SharedSelector:
         return weight[torch.tensor(places, device=weight.device)]
 
     def observe(self, part: BatchPart, logits: Tensor) -> None:
-        """Tell the predictions for the rows of this process."""
+        """Pass the predictions for the rows of this process."""
         if self.world == 1:
             self.selector.observe(part.batch, logits=logits)
         else:
             own = logits.detach() if part.scale else logits.detach()[:0]
-            # A copy: they wait long, and a training loop may go on computing in place.
+            # A copy: they wait long, and a training loop may compute in place.
             kept = own.to(self.selector.dtype, copy=True)
             self._waiting.append((part.batch, kept, float(self.selector.learning_rate)))
 
@@ -99,7 +99,7 @@ class SharedSelector:
         self.rank, self.world = rank, world
 
     def validated(self, loss: Any) -> None:
-        """Tell the mean of the processes' validation losses; all must call it at the same moment.
+        """Pass the mean of the processes' validation losses; all must call it at the same moment.
 
         They may differ, where each process validates rows of its own or rounds otherwise.
         """
@@ -127,12 +127,12 @@ class SharedSelector:
     def share(self) -> None:
         """Exchange what was observed; every process must call it at the same moment.
 
-        All processes tell their selectors the same, so where one refuses a batch, all do: the
-        first refusal is raised once the other batches are told.
+        All selectors observe the same, so where one refuses a batch, all do: the first refusal is
+        raised once the other batches are observed.
         """
         if self.world == 1 or not self._waiting:
             return
-        waiting, self._waiting = self._waiting, []  # told once, whatever happens
+        waiting, self._waiting = self._waiting, []  # passed once, whatever happens
         own = torch.cat([logits for _, logits, _ in waiting])
         self._refuse_others([batch for batch, _, _ in waiting], own.device)
         pieces = self._gathered([len(batch) for batch, _, _ in waiting], own)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from .cursor import Cursor
 
-_UNTOLD = 2  # epochs without a validation loss, after which a method says that it waits for one
+_UNTOLD = 2  # epochs without a validation loss before a method warns that it waits for one
 _LOOKING = (
     "to look at batches call selector.peek(), and to measure accuracy take a second loader with "
     "batch_size= and without the selector"
@@ -18,7 +18,7 @@ _LOOKING = (
 
 
 def warm_up_sentence(name: str, epochs: int, warmup: int) -> str:
-    """That a selector will do nothing, for whoever begins a training."""
+    """The warning at the start of a training in which a selector will do nothing."""
     return (
         f"All {epochs} epochs are warm-up (warmup={warmup}), so {name} draws at random; give more "
         "epochs, or less warmup."
@@ -26,18 +26,18 @@ def warm_up_sentence(name: str, epochs: int, warmup: int) -> str:
 
 
 class Reminders:
-    """Remembers what a loop has called, and warns when an epoch went by without."""
+    """Records the calls of a loop, and warns if an epoch passes without them."""
 
     def __init__(self) -> None:
         self.observed = self.weighed = self._trusting = False
         self._said_skipping = self._said_unused = self._said_again = self._said_untold = False
 
     def trust(self) -> None:
-        """Expect nothing: who saved the state that was loaded may have done it all."""
+        """Expect nothing: the loop that saved the loaded state may have made all calls."""
         self.observed, self._trusting = False, True
 
     def warn(self, selector: Selector, cursor: Cursor, *, selective: bool) -> None:
-        """When an epoch begins: of what went wrong before, as far as that is known by now."""
+        """When an epoch begins: of mistakes in earlier epochs, as far as they are known."""
         name = type(selector).__name__
         for sentence in (
             self._all_warm_up(selector, cursor, name),
@@ -119,7 +119,7 @@ class Reminders:
         )
 
     def warn_of_skipping(self, cursor: Cursor, *, full_pass: bool) -> None:
-        """On saving, once: batches drawn cannot be told from those trained."""
+        """On saving, once: batches drawn and batches trained cannot be distinguished."""
         if self._said_skipping or not cursor.may_skip(full_pass=full_pass):
             return
         self._said_skipping = True
@@ -136,7 +136,7 @@ class Reminders:
             why = "batches were not observed in the order drawn"
             remedy = "observe them in that order, whole or in consecutive parts"
         warnings.warn(
-            f"This state goes on after {cursor.place}, the last one drawn, because {why}; what "
+            f"This state resumes after {cursor.place}, the last one drawn, because {why}; what "
             f"loader workers drew ahead of training will be skipped: {remedy}.",
             stacklevel=5,
         )
@@ -152,7 +152,7 @@ def warn_of_going_back(before: Cursor, after: Cursor) -> None:
         return
     (epoch, batch), (later_epoch, later_batch) = after.next_batch, before.next_batch
     warnings.warn(
-        f"This state goes on with batch {batch} of epoch {epoch}, but the one loaded before, from "
+        f"This state resumes with batch {batch} of epoch {epoch}, but the one loaded before, from "
         f"which nothing was drawn, with batch {later_batch} of epoch {later_epoch}: if a loader "
         "did this (torchdata's StatefulDataLoader saves while workers draw ahead), batches are "
         "trained twice; take torch's DataLoader, and load the selector's state alone.",

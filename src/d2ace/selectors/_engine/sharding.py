@@ -83,11 +83,11 @@ class ShardedSelector(SharedSelector):
         """Send what was observed to the processes that keep the rows; all must call it at once.
 
         Where one of them observed an invalid prediction, all refuse that batch, and raise once
-        the others are told.
+        the others have observed the rest.
         """
         if self.world == 1:
             return
-        waiting, self._waiting = self._waiting, []  # told once, whatever happens
+        waiting, self._waiting = self._waiting, []  # passed once, whatever happens
         batches = [batch for batch, _, _ in waiting]
         device = waiting[0][1].device if waiting else self.selector.state_device
         self._refuse_others(batches, device)
@@ -168,7 +168,7 @@ def _on(places: Array, like: Tensor) -> Tensor:
 
 
 def _refuse_unfit(selector: Selector) -> None:
-    """Refuse methods whose weights need more of other rows than sums."""
+    """Refuse methods whose weights need more than sums over other rows."""
     name = type(selector).__name__
     if selector.insights is not None:
         raise UserError(

@@ -1,4 +1,4 @@
-"""A selector's state, as tensors and plain values, and which state fits which selector."""
+"""A selector's state, as tensors and plain values, and the check that a state fits a selector."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _KEYS = {
 }
 _FREE = {"seed", "device", "dtype", "on_invalid", "neighbors_method"}  # may differ on resuming
 _INSIGHTS = "insights"  # a part that a state has only where the selector keeps them
-_MARKED = 256  # rows by which features are known again
+_MARKED = 256  # rows that identify features
 _SLACK = 1e-3  # by which features computed anew may differ, and the share of rows that may more
 
 
 def state_of(selector: Selector) -> dict[str, Any]:
-    """Everything needed to go on; what was observed must be settled. See Selector.state_dict."""
+    """Everything needed to resume; what was observed must be settled. See Selector.state_dict."""
     drawn, memory = selector._tensors.drawn, selector.memory.state_dict()
     if drawn is None and selector.selects(selector.warmup + 1):
         # Of one form always, as torch.distributed.checkpoint asks; no row has no chance.
@@ -133,7 +133,7 @@ def _refuse_other_selectors(selector: Selector, state: dict[str, Any]) -> None:
     pairs += [(key, saved.get(key), options.get(key)) for key in sorted({*saved, *options})]
     for key, theirs, ours in pairs:
         if theirs != ours:
-            more = " (later epochs go on by themselves)" if key == "epochs" else ""
+            more = " (later epochs need no change)" if key == "epochs" else ""
             raise ValueError(
                 f"The state was saved with {key} {theirs!r}, but this one has {ours!r}; make "
                 f"the selector as it was then{more}."
@@ -177,7 +177,7 @@ def _refuse_other_memory(selector: Selector, memory: Any) -> None:
 
 
 def feature_marks(features: Tensor | sp.csr_array | None) -> Tensor:
-    """One number each of a few rows, by which the same features are known again.
+    """One number for each of a few rows, which identify the features.
 
     Features that a network computes differ in their last digits from run to run; these numbers
     hardly do.

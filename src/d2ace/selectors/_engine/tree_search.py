@@ -1,4 +1,4 @@
-"""Nearest rows by a k-d tree: the very rows that exact search finds, sooner in few dimensions."""
+"""Nearest rows by a k-d tree: the same rows as exact search, sooner in few dimensions."""
 
 from __future__ import annotations
 

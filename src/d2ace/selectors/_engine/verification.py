@@ -111,8 +111,8 @@ def _replaced(selector: Selector, batches: Any) -> str:
     names = " over ".join(type(link).__name__ for link in chain)
     if hasattr(batches, "observe"):
         return (
-            f"The loader draws from another selector ({_method(batches)}); give it the one that is "
-            "told about its batches."
+            f"The loader draws from another selector ({_method(batches)}); give it the one "
+            "that observes its batches."
         )
     if not any(_stands_for(link, selector) for link in chain):
         return (
@@ -133,7 +133,7 @@ def _replaced(selector: Selector, batches: Any) -> str:
         )
     return (
         f"The loader changes what the selector draws through {names}; pass the selector itself "
-        "as batch_sampler (a selector goes on after loading its state without skipping batches)."
+        "as batch_sampler (a selector resumes after loading its state without skipping batches)."
     )
 
 
