@@ -146,7 +146,7 @@ def test_a_process_that_is_killed_takes_the_others_along(table_file: Path, tmp_p
         run.send(signal.SIGKILL, "worker")
         code, words = run.ended()
     assert code == 1
-    assert "Process 1 of 2 was killed by SIGKILL; the same command goes on" in words
+    assert "Process 1 of 2 was killed by SIGKILL; run the same command again to resume" in words
     assert "Traceback" not in words
     assert (tmp_path / "run" / "checkpoint.pt").exists()
 
