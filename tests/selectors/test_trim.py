@@ -301,7 +301,7 @@ class TestWhen:
     @pytest.mark.parametrize(
         ("loss", "sentence"),
         [
-            (math.nan, r"^The validation loss is nan, .*on_invalid='skip' to pass over it\.$"),
+            (math.nan, r"^The validation loss is nan, .*on_invalid='skip' to skip it\.$"),
             (math.inf, r"^The validation loss is inf, "),
             (torch.tensor(math.nan), r"^The validation loss is nan, "),
             (-0.1, r"^loss must be at least 0, .* got -0\.1\.$"),

@@ -286,7 +286,7 @@ class TestLabelsFrom:
             ({"row": "first"}, "line 2: there is no row 'first' in mine"),
             ({"label_name": "A"}, "line 2: there is no label 'A' in mine.*did you mean 'a'"),
             ({"label_name": "rare"}, "line 2: .*"),
-            ({"label_name": ""}, "line 2: it has label . without its name.*column label_name"),
+            ({"label_name": ""}, "line 2: it has label . without a name.*column label_name"),
             ({"given": 2}, "line 2: given is '2'; it must be 0 or 1"),
             ({"given": ""}, "line 2: given is ''; it must be 0 or 1"),
             ({"suggested": "yes"}, "line 2: suggested is 'yes'; it must be 0 or 1"),
@@ -302,7 +302,7 @@ class TestLabelsFrom:
         with pytest.raises(UserError, match="line 2: the run leaves out row 20"):
             small_run(data, labels_from=edited(issues, left_out))
         rare = {"row": 20, "label_name": "rare", "given": 1, "suggested": 0}
-        with pytest.raises(UserError, match="line 2: the label 'rare' is not trained"):
+        with pytest.raises(UserError, match="line 2: the run leaves out the label 'rare'"):
             small_run(data, labels_from=edited(issues, rare))
 
     def test_what_is_given_must_be_what_the_data_have(self, data, issues):

@@ -173,7 +173,7 @@ def test_weights_behind_a_link_are_not_removed(
     (out / "unfinished").symlink_to(outside / "unfinished")
     before = everything(out.parent)
     for resume in (True, False):
-        with pytest.raises(RunError, match=r"unfinished is not .* left alone"):
+        with pytest.raises(RunError, match=r"unfinished was not .* left alone"):
             small_run(table, out=out, resume=resume)
     assert everything(out.parent) == before
 

@@ -166,13 +166,13 @@ def test_draws_of_an_epoch_differ_and_do_not_depend_on_where_it_was_resumed(fold
 
     data = image_dataset(load_images("csv", folder), None, train_transform(32), seed=1)
     rows = ImageRows(data, data, workers=0)
-    parts = [BatchPart([3, 3], 0, 2, 1.0)] * 3
+    parts = [BatchPart([3, 3], [3, 3], range(2), 1.0)] * 3
     drawn = [x for _, x in rows.batches(parts, epoch=2, first=0, ahead=False)]
     views = torch.cat(drawn)
     assert len({tuple(view.flatten().tolist()) for view in views}) > 3
     resumed = [x for _, x in rows.batches(parts[1:], epoch=2, first=1, ahead=False)]
     assert all(torch.equal(one, two) for one, two in zip(drawn[1:], resumed, strict=True))
-    second = BatchPart([3, 3], 1, 2, 1.0)  # of two processes
+    second = BatchPart([3, 3], [3], range(1, 2), 1.0)  # of two processes
     ((_, own),) = rows.batches([second], epoch=2, first=0, ahead=False)
     assert torch.equal(own[0], drawn[0][1])
 

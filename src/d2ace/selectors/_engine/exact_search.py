@@ -243,7 +243,8 @@ class WideRows(SparseRows):
     """Sparse rows that have much in common: products of all of them with a few dense ones."""
 
     def least_distances(self, rows: Tensor) -> Tensor:
-        cross = torch.empty(len(rows), self.small.shape[0])
+        shape = (len(rows), self.small.shape[0])
+        cross = torch.empty(shape, dtype=torch.float32, device=self.device)
         for start in range(0, len(rows), _SIDE):
             part = slice(start, start + _SIDE)
             own = np.ascontiguousarray(self.small[rows[part].numpy()].toarray().T)
