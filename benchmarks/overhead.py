@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from functools import partial
 from itertools import product
 from time import process_time
 
@@ -44,24 +43,23 @@ class Spent:
         self.seconds = 0.0
 
     def __enter__(self) -> Spent:
-        self._plain = {name: vars(Insights)[name] for name in ("sink", "gathering_sink")}
-        for name, plain in self._plain.items():
-            setattr(Insights, name, property(partial(self._timed, plain)))
+        self._plain = plain = Insights.sink
+
+        def timed(insights: Insights) -> Sink:
+            sink: Sink = plain.fget(insights)
+
+            def advance(index: torch.Tensor, probs: torch.Tensor) -> None:
+                started = process_time()
+                sink.advance(index, probs)
+                self.seconds += process_time() - started
+
+            return Sink(advance, sink.stand_in)
+
+        Insights.sink = property(timed)
         return self
 
-    def _timed(self, plain: property, insights: Insights) -> Sink:
-        sink: Sink = plain.fget(insights)
-
-        def advance(index: torch.Tensor, probs: torch.Tensor) -> None:
-            started = process_time()
-            sink.advance(index, probs)
-            self.seconds += process_time() - started
-
-        return Sink(advance, sink.stand_in)
-
     def __exit__(self, *_: object) -> None:
-        for name, plain in self._plain.items():
-            setattr(Insights, name, plain)
+        Insights.sink = self._plain
 
 
 def insights(arguments: argparse.Namespace) -> None:

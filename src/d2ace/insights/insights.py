@@ -18,7 +18,6 @@ from d2ace._util.checksum import checksum, form, labels_checksum
 from d2ace._util.errors import UserError
 from d2ace._util.isolation import isolated
 from d2ace._util.observations import (
-    CheckedRows,
     device_rows,
     given_predictions,
     host_rows,
@@ -142,25 +141,8 @@ class Insights:
 
     @property
     def sink(self) -> Sink:
-        """A selector that gathers batches passes the predictions that it has checked to this."""
+        """A selector passes the predictions that it has checked to this."""
         return Sink(self._advance, self._stand_in)
-
-    @property
-    def gathering_sink(self) -> Sink:
-        """The sink for a selector that passes single batches: blocks of them cost less."""
-        return Sink(self._gather, self._stand_in_after_all)
-
-    def _gather(self, index: Tensor, probs: Tensor) -> None:
-        if index.device.type != "cpu":  # an accelerator reads nothing back, so no block either
-            self._advance(index, probs)
-            return
-        rows = CheckedRows(index.numpy(), repeated=False)
-        self._staged(index.device).add(rows, probs, are_logits=False)
-
-    def _stand_in_after_all(self, index: Tensor, probs: Tensor) -> Tensor:
-        if self._staging is not None:
-            self._staging.flush()
-        return self._stand_in(index, probs)
 
     def fed_by(self, staging: Staging) -> None:
         """Before reading, take in the predictions that wait in a selector's ``staging``."""
@@ -176,7 +158,7 @@ class Insights:
 
     def _settled(self) -> PairSums:
         """The sums, including everything observed."""
-        for staging in (self._feeder, self._staging):  # the one fills the other
+        for staging in (self._staging, self._feeder):
             if staging is not None:
                 staging.flush()
                 staging.raise_fault()
@@ -465,7 +447,7 @@ class Insights:
     @isolated
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles, which drop the selector that feeds the original."""
-        for staging in (self._feeder, self._staging):
+        for staging in (self._staging, self._feeder):
             if staging is not None:
                 staging.flush()
         return {**self.__dict__, "_staging": None, "_feeder": None}

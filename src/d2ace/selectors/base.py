@@ -647,22 +647,14 @@ class Selector(Sampler[list[int]]):
             device,
             self.dtype,
             sinks=self._sinks(),
-            gather=self._gathers,
+            gather=self.merges_updates or not self.learns,
             skip_invalid=self.on_invalid == "skip",
         )
-
-    @property
-    def _gathers(self) -> bool:
-        """Whether several batches may be observed at once."""
-        return self.merges_updates or not self.learns
 
     def _sinks(self) -> tuple[Sink, ...]:
         """Insights come first: an update may compute in place."""
         own = [Sink(self.update, self._last_known)] if self.learns else []
-        if self.insights is None:
-            return tuple(own)
-        watching = self.insights.sink if self._gathers else self.insights.gathering_sink
-        return (watching, *own)
+        return (*([] if self.insights is None else [self.insights.sink]), *own)
 
     def _last_known(self, index: Tensor, probs: Tensor) -> Tensor:
         known: Tensor = self.memory.last_known(index, probs)
