@@ -174,7 +174,7 @@ def fit(
 
 
 def warm_up() -> None:
-    """The first steps of a process cost more than others; they are nobody's."""
+    """The first steps of a process cost more than others, so they are not timed."""
     rng = np.random.default_rng(0)
     X, labels = (
         torch.from_numpy(rng.random((512, 16), dtype=np.float32)),
