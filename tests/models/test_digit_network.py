@@ -14,8 +14,10 @@ def test_the_place_of_a_digit_does_not_matter() -> None:
     here, there = torch.zeros(2, 40, 40)
     here[16:24, 12:20] = digit
     there[16:24, 16:24] = digit  # by twice the step of the first layer
-    logits = [model(picture.view(1, -1)).logits for picture in (here, there)]
+    pictures = (here, there, torch.zeros(40, 40))
+    logits = [model(picture.view(1, -1)).logits for picture in pictures]
     torch.testing.assert_close(logits[0], logits[1])
+    assert not torch.allclose(logits[0], logits[2])  # the digit itself does
     assert logits[0].shape == (1, 3)
 
 

@@ -195,7 +195,7 @@ def _only_one(store: Store) -> Iterator[None]:
     except Busy:
         raise RunError(
             f"another process is running a grid on {store.path}; wait for it, or choose "
-            "another file with --db"
+            "another store (--db, or --out of d2ace demo)."
         ) from None
 
 
