@@ -128,13 +128,16 @@ def _folds(dataset: str) -> Any:
         return d2.folds(kept.Y, n_splits=5, seed=0)
 
 
-def make_cell(dataset: str, fold: int, seed: int, noise: Noise) -> Cell:
+def make_cell(
+    dataset: str, fold: int, seed: int, noise: Noise, *, standardised: bool = True
+) -> Cell:
     """As ``d2ace.train`` makes it, with a validation share of 20 %; then the noise."""
     prepared = _prepared(dataset)
     kept = prepared.data
     fold_rows, test = _folds(dataset)[fold]
     train, validation = d2.validation_split(kept.Y, fold_rows, share=VALIDATION, seed=seed)
-    X = _standardised(prepared.scaled(train).X, train)
+    X = prepared.scaled(train).X
+    X = _standardised(X, train) if standardised else X
     Y = np.asarray(kept.Y.toarray() if sp.issparse(kept.Y) else kept.Y, np.float32)
     random = np.random.default_rng([zlib.crc32(dataset.encode()), fold, seed])
     noisy = noise.applied(Y[train], random)

@@ -108,21 +108,29 @@ def pair(dataset: str, fold: int, rate: float, noise: str) -> list[dict[str, Any
             "rate": rate,
             "epochs": len(result.history),
             "start": start,
-            "best_epoch": result.best_epoch,
-            **{ours: shorter(result.test[theirs]) for ours, theirs in SCORES.items()},
+            **scores(result),
         }
         for rule, result, start in (("random", random, 0), ("Trim", trim, min(apart, default=0)))
     ]
 
 
+def scores(result: RunResult) -> dict[str, Any]:
+    """Of a run's best epoch."""
+    found = {ours: shorter(result.test[theirs]) for ours, theirs in SCORES.items()}
+    return {"best_epoch": result.best_epoch, **found}
+
+
 @lru_cache(maxsize=8)
-def trained(dataset: str, fold: int, rate: float, noise: str, selector: str) -> RunResult:
+def trained(
+    dataset: str, fold: int, rate: float, noise: str, selector: str, start: int | None = None
+) -> RunResult:
     """A run as `d2ace.train` makes it, but for the noise; test rows are as they come."""
     config = RunConfig.from_dict(
         {
             "data": dataset,
             "model": "clif",
             "selector": selector,
+            "selector_options": {} if start is None else {"start": start},
             "fold": fold,
             "epochs": EPOCHS,
             "learning_rate": rate,

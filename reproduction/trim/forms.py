@@ -72,6 +72,36 @@ def gap(history: History) -> bool:
     return bool(history) and history[-1].train < 0.9 * float(history[-1].validation.mean())
 
 
+def fall(by: float) -> Trigger:
+    """Risen by 1 %, and the training loss is this share below that of the minimum's epoch."""
+
+    def overfits(history: History) -> bool:
+        if not rise(0.01)(history):
+            return False
+        least = history[int(_losses(history).mean(1).argmin())]
+        return history[-1].train < (1 - by) * least.train
+
+    return overfits
+
+
+def risen_gap(share: float) -> Trigger:
+    """Risen by 1 %, and the training loss is below this share of the validation loss."""
+
+    def overfits(history: History) -> bool:
+        last = history[-1:]
+        return rise(0.01)(history) and last[0].train < share * float(last[0].validation.mean())
+
+    return overfits
+
+
+def score(history: History) -> bool:
+    """Risen by 1 %, and the best Macro-AUC is old: a quarter of its epoch, at least three."""
+    if not rise(0.01)(history):
+        return False
+    best = 1 + int(np.argmax([epoch.macro_auc for epoch in history]))
+    return len(history) - best >= max(3, best / 4)
+
+
 def epoch_four(history: History) -> bool:
     return len(history) >= 3
 
@@ -187,6 +217,17 @@ def candidates() -> list[Form]:
         Form("each label", any_label, turned),
         Form("estimated share", rise(0.01), estimated),
         Form("weight 0.1", rise(0.01), weight=0.1),
+    ]
+
+
+def triggers() -> list[Form]:
+    """Of the later study, in the order of its rules."""
+    return [
+        Form("rise 1 %", rise(0.01)),
+        Form("rise 10 %", rise(0.1)),
+        *(Form(f"fall {100 * by:.0f} %", fall(by)) for by in (0.05, 0.1, 0.2)),
+        *(Form(f"gap {share}", risen_gap(share)) for share in (0.9, 0.8, 0.7)),
+        Form("score", score),
     ]
 
 

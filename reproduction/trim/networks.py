@@ -164,10 +164,10 @@ def batch_size(n: int) -> int:
     return 32 if n < 3000 else 128
 
 
-def shuffles(n: int, seed: int, epoch: int) -> list[list[int]]:
+def shuffles(n: int, seed: int, epoch: int, *, size: int = 0) -> list[list[int]]:
     """Batches of a plain shuffle."""
     order = np.random.default_rng([seed, epoch]).permutation(n).tolist()
-    size = batch_size(n)
+    size = size or batch_size(n)
     return [order[start : start + size] for start in range(0, n, size)]
 
 
