@@ -29,6 +29,8 @@ import bibtex
 import case_evidence
 import claims
 import concentration
+import further_methods
+import handicaps
 import second
 from beside import markdown_row as _line
 
@@ -80,7 +82,7 @@ def words() -> str:
         laboratory = collect(store)
         judged = list(claims.judgements(laboratory, complete))
     with results(second.PLACE) as store:
-        by_label = second.labels(collect(store))
+        later = collect(store)
     runs, done = (sum(counts) for counts in zip(*progress.values(), strict=True))
     state = f"complete, {runs:,} runs" if done == runs else f"{done:,} of {runs:,} runs"
     steps = [
@@ -114,8 +116,10 @@ def words() -> str:
             _line(["---", "---"]),
             *[_line([claim.words, f"**{verdict}**"]) for claim, (verdict, _) in judged],
         ],
+        "handicaps": handicaps.lines(laboratory, later),
+        "further": further_methods.lines(laboratory, later),
         "static": second.static(),
-        "labels": by_label,
+        "labels": second.labels(later),
     }
     for name, lines in made.items():
         page = re.sub(

@@ -210,7 +210,11 @@ def epochs_to_last_loss(one: MethodComparison, dataset: str) -> dict[str, float]
 
 def hardness_is_fastest(laboratory: Laboratory) -> Finding:
     """DIHCL and Hard-Imb reach Random's best validation score before all others."""
-    one = main_study(laboratory, FIRST)
+    return fastest_by_score(main_study(laboratory, FIRST))
+
+
+def fastest_by_score(one: MethodComparison) -> Finding:
+    """By the validation score."""
     table = convergence_tables.targets("targets", one)
     found = {
         dataset: {
@@ -270,15 +274,15 @@ def _lower_loss(one: MethodComparison) -> Finding:
 
 def hardness_overfits(laboratory: Laboratory) -> Finding:
     """DIHCL and Hard-Imb fall further below their best than Random does."""
-    return _overfits(main_study(laboratory, FIRST), side_study(laboratory, "longer"))
+    return overfit(main_study(laboratory, FIRST), side_study(laboratory, "longer"))
 
 
 def hardness_overfits_on_bibtex(laboratory: Laboratory) -> Finding:
     """The same on bibtex."""
-    return _overfits(side_study(laboratory, BIBTEX))
+    return overfit(side_study(laboratory, BIBTEX))
 
 
-def _overfits(*comparisons: MethodComparison) -> Finding:
+def overfit(*comparisons: MethodComparison) -> Finding:
     """Whether both fall further on most datasets."""
     holds, told = [], []
     for one in comparisons:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -37,25 +38,43 @@ MATTERS = 0.002
 CALIBRATION = 0.01
 """The least gain in Macro-F1 at 0.5 that is asked about."""
 
-StaticRow = dict[str, str]
+Row = dict[str, str]
 
 
 def add(db: Path) -> None:
-    """The runs of a store, beside those that are here."""
-    file = PLACE / "results.csv"
-    with Store(db, create=False) as store:
-        if file.exists():
-            store.import_(file)
-        store.export(file)
+    """The runs of a store that the first part does not have, beside those that are here."""
+    with tempfile.TemporaryDirectory() as folder:
+        new = Path(folder) / "results.csv"
+        with Store(db, create=False) as store:
+            store.export(new)
+        known = {_run(row) for row in _rows(HERE / "results.csv")}
+        rows = _rows(new)
+        with new.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(row for row in rows if _run(row) not in known)
+        with Store(Path(folder) / "both.db") as store:
+            store.import_(PLACE / "results.csv")
+            store.import_(new)
+            store.export(PLACE / "results.csv")
+
+
+def _run(row: Row) -> tuple[str, str]:
+    """What names a run; Random has the same key in both parts."""
+    return row["key"], row["finished_at"]
+
+
+def _rows(file: Path) -> list[Row]:
+    with file.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
 
 
 # Static controls -----------------------------------------------------------------------------
 
 
-def static_rows() -> list[StaticRow]:
+def static_rows() -> list[Row]:
     """Of the folds that all methods have."""
-    with (HERE / "static_controls.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = _rows(HERE / "static_controls.csv")
     methods = {row["method"] for row in rows}
     ran: dict[tuple[str, str], set[str]] = {}
     for row in rows:
@@ -63,7 +82,7 @@ def static_rows() -> list[StaticRow]:
     return [row for row in rows if ran[row["dataset"], row["fold"]] == methods]
 
 
-def static_gains(rows: list[StaticRow], method: str, budget: str, score: str) -> Gains:
+def static_gains(rows: list[Row], method: str, budget: str, score: str) -> Gains:
     """Dataset -> difference to Random of the same fold, mean over folds."""
     at = [row for row in rows if row["budget"] == budget]
     random = {
@@ -115,7 +134,7 @@ def static() -> list[str]:
     ]
 
 
-def _of_random(rows: list[StaticRow]) -> str:
+def _of_random(rows: list[Row]) -> str:
     epoch, auc = (np.mean([float(row[name]) for row in rows]) for name in ("epoch", "macro_auc"))
     return f"{len(rows)}, {epoch:.0f}, {auc:.4f}"
 
@@ -151,9 +170,10 @@ def static_verdicts(found: dict[tuple[str, str], Gains], budgets: list[str]) -> 
 def labels(laboratory: Laboratory) -> list[str]:
     """Gains over Random by metric, then by frequency of the label; what Balance's gain is."""
     found = [
-        (one, [method for method in STUDIED[one.model] if method in one.methods])
+        (studied, [method for method in STUDIED[one.model] if method in studied.methods])
         for one in laboratory.comparisons
         if one.study == "main" and one.model in STUDIED
+        for studied in [_of_step(one)]
     ]
     lines = []
     for one, methods in found:
@@ -180,6 +200,18 @@ def labels(laboratory: Laboratory) -> list[str]:
         ]
     said = ", ".join(f"with {one.model} **{balance_verdict(one)}**" for one, _ in found)
     return [*lines, f"By the rule Balance's gain in Macro-F1 is {said}."]
+
+
+def _of_step(one: MethodComparison) -> MethodComparison:
+    """The methods studied here, on the datasets where one of them was run."""
+    wanted = STUDIED[one.model]
+    there = {dataset for dataset, method in one.cells if method in wanted}
+    cells = {
+        (dataset, method): runs
+        for (dataset, method), runs in one.cells.items()
+        if dataset in there and method in (*wanted, RANDOM)
+    }
+    return MethodComparison(one.study, one.model, cells)
 
 
 def _gain(one: MethodComparison, method: str, metric: str) -> PairedInterval:

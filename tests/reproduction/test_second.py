@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import further_methods
+import handicaps
 import pytest
 import second
 from trim import tables
 
+from d2ace.benchmark.plan.specs import RunSpec
 from d2ace.benchmark.store import Store
-from d2ace.report.collect import collect
+from d2ace.report.collect import Laboratory, collect
+from d2ace.report.intervals import PairedInterval
+from d2ace.report.method_comparison import MethodComparison
 
 
 def row(dataset: str, fold: str, method: str, score: float) -> dict[str, str]:
@@ -54,8 +59,6 @@ def test_what_static_draws_explain(own: float, static: float, words: str) -> Non
 def test_what_a_gain_in_macro_f1_is(store: Store, half: float, tuned: float, verdict: str) -> None:
     from report_data import result
 
-    from d2ace.benchmark.plan.specs import RunSpec
-
     for fold in range(3):
         for method, selector, share in (("Random", "random", 0), ("Balance", "balance", 1)):
             config = {"data": "yeast", "model": "mlp", "selector": selector, "fold": fold}
@@ -74,3 +77,65 @@ def test_what_a_gain_in_macro_f1_is(store: Store, half: float, tuned: float, ver
 
 def test_intervals_of_static_gains_are_students() -> None:
     assert tables.interval({"a": 0.01, "b": 0.01}) == "+0.0100 [+0.0100, +0.0100]"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.001, 0.009, "explains the gain"),
+        (0.006, 0.009, "explains the gain"),
+        (0.001, 0.005, "explains a part"),
+        (-0.004, 0.002, "does not explain it"),
+        (-0.004, -0.002, "does not explain it"),
+        (-0.001, 0.004, "undecided"),
+        (None, None, "undecided"),
+    ],
+)
+def test_what_a_handicap_explains(low: float | None, high: float | None, verdict: str) -> None:
+    assert handicaps.verdict(PairedInterval(0.0, low, high, 5)) == verdict
+
+
+def test_a_handicap_costs_what_random_is_ahead_in_the_same_part(store: Store) -> None:
+    def part(scores: dict[tuple[str, str], float], seconds: int) -> Laboratory:
+        from report_data import result
+
+        with Store(store.path.with_name(f"{seconds}.db")) as one:
+            for (study, method), score in scores.items():
+                for fold in range(2):
+                    config = {"data": "birds", "model": "clif", "selector": "random", "fold": fold}
+                    config |= {"model_options": {"preset": "reference"}, "epochs": 3}
+                    config["weight_decay"] = 0.0 if study == "no weight decay" else 1e-4
+                    spec = RunSpec(study, method, config)
+                    content = result(spec)
+                    content["test"]["macro_auc"] = score + 0.1 * fold
+                    one.add(spec, content)
+            return collect(one)
+
+    handicapped = ("no weight decay", "Random (no weight decay)")
+    first = part({("main", "Random"): 0.7}, 1)
+    second = part({("main", "Random"): 0.71, handicapped: 0.68}, 2)
+    alone = part({handicapped: 0.68}, 3)
+    for later, cost in ((second, 0.03), (alone, 0.02)):
+        (pairs,) = handicaps.costs(first, later, "no weight decay", "macro_auc").values()
+        assert [pair.difference for pair in pairs] == pytest.approx([cost, cost])
+
+
+def test_a_form_is_compared_by_what_each_gains_over_its_own_random(store: Store) -> None:
+    def comparison(base: float, method: str, gains: tuple[float, float]) -> MethodComparison:
+        from report_data import result
+
+        with Store(store.path.with_name(f"{method}.db")) as one:
+            for fold, gain in enumerate(gains):
+                for name, score in (("Random", base), (method, base + gain)):
+                    selector = "random" if name == "Random" else "dihcl"
+                    config = {"data": "birds", "model": "mlp", "selector": selector, "fold": fold}
+                    spec = RunSpec("main", name, {**config, "epochs": 3})
+                    content = result(spec)
+                    content["test"]["macro_auc"] = score
+                    one.add(spec, content)
+            return collect(one).comparisons[0]
+
+    before = comparison(0.7, "DIHCL", (0.01, 0.03))
+    after = comparison(0.6, "DIHCL (original)", (0.02, 0.06))
+    found = further_methods.gap_to_form(before, after, "DIHCL (original)")
+    assert (found.mean, found.count) == (pytest.approx(0.02), 2)
