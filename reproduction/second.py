@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from beside import head, markdown_row
-from trim.tables import Gains, interval, signed
+from trim.gains import Gains, interval, signed
 
 from d2ace.benchmark import Store
 from d2ace.evaluation import METRICS

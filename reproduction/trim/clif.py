@@ -1,7 +1,8 @@
 """CLIF (`reference`) with Random and with Trim: as in the paper, with noise, and converged.
 
-In the folder `reproduction`: `python -m trim.clif flags emotions birds`. Finished runs are kept.
-`clif.csv` has the runs, `clif-rates.csv` those that a dataset's learning rate is chosen by.
+In the folder `reproduction`: `python -m trim.clif scene yeast`. Finished runs are kept. `clif.csv`
+has the runs with Trim's first trigger, `clif-again.csv` those with the second, and
+`clif-rates.csv` those that a dataset's learning rate is chosen by.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ REGIMES_OF_CLIF = (
 
 def main(datasets: list[str]) -> None:
     torch.set_num_threads(1)
-    table = Table(HERE / "clif.csv", COLUMNS, KEYS)
+    table = Table(HERE / "clif-again.csv", COLUMNS, KEYS)
     for fold in range(FOLDS):
         for regime in REGIMES_OF_CLIF:
             for dataset in datasets:

@@ -6,6 +6,8 @@ In the folder `reproduction`:
     python -m trim.study development  # candidates, on ten datasets
     python -m trim.study tune-final   # learning rates and epochs of seven others
     python -m trim.study final        # the chosen form on these, once
+    python -m trim.study tune-again   # of one more dataset
+    python -m trim.study again        # Trim as it ships now
 
 Several processes share the work with `--part 0 --parts 4` and so on.
 """
@@ -38,6 +40,8 @@ FINAL = {
     "flags": 40, "genbase": 30, "mediamill_reduced": 30, "yahoo-business1": 20,
     "rcv1subset2": 30, "tmc2007": 12, "delicious": 16,
 }  # fmt: skip
+AGAIN = {"rcv1subset3": 30}
+"""Looked at once, when Trim had its second trigger."""
 PLACEBOS = (10, 11, 12)
 """Orders of rows that Random alone is trained with."""
 RATES = (3e-4, 1e-3, 3e-3)
@@ -161,12 +165,35 @@ def final_plan() -> Iterator[tuple[str, str, int, int, int]]:
                 yield dataset, regime, fold, seed, fold
 
 
+def again_plan() -> Iterator[tuple[str, str, int, int, int]]:
+    """With the second trigger: an unseen dataset, then those of the final stage once more."""
+    few = ("tmc2007", "mediamill_reduced", "rcv1subset2")
+    many = ("flags", "genbase", "yahoo-business1")
+    more = ("40 % moved",)
+    steps = [
+        *((MAIN, tuple(AGAIN), fold) for fold in (0, 1, 2)),
+        *((MAIN[:2], many, fold) for fold in (0, 1, 2, 3, 4)),
+        (MAIN[:2], few, 0),
+        (more, (*many, *few), 0),
+        (MAIN[2:], (*many, *few), 0),
+    ]
+    for regimes, datasets, fold in steps:
+        for regime in regimes:
+            for dataset in datasets:
+                yield dataset, regime, fold, 0, fold
+
+
+TUNED = {"tune": DEVELOPMENT, "tune-final": FINAL, "tune-again": AGAIN}
+PLANS = {"development": development_plan, "final": final_plan, "again": again_plan}
+
+
 def run(stage: str, part: int, parts: int, only: list[str], without: list[str]) -> None:
     """The cells of a stage, or every ``parts``-th of them, of some datasets or of all."""
     table = Table(HERE / f"{stage}.csv", COLUMNS, KEYS)
     done = table.done()
-    plan = development_plan() if stage == "development" else final_plan()
-    chosen = [one for one in plan if one[0] not in without and (not only or one[0] in only)]
+    chosen = [
+        one for one in PLANS[stage]() if one[0] not in without and (not only or one[0] in only)
+    ]
     for number, one in enumerate(chosen):
         if number % parts != part or tuple(map(str, one)) in done:
             continue
@@ -184,6 +211,7 @@ def run(stage: str, part: int, parts: int, only: list[str], without: list[str]) 
             batches = partial(shuffles, len(cell.train.Y), order)
         else:
             rules, batches = shipped.rules(cell, 10 * order + seed, setting.epochs)
+            rules = rules[:1] if stage == "again" else rules  # Trim, without its control
         found = train(cell, rules, batches=batches, **how)
         table.add(
             [
@@ -208,7 +236,7 @@ def shorter(value: float) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("step", choices=("tune", "tune-final", "development", "final"))
+    parser.add_argument("step", choices=(*TUNED, *PLANS))
     parser.add_argument("--part", type=int, default=0, help="this process's, from 0")
     parser.add_argument("--parts", type=int, default=1, help="in how many the plan is cut")
     parser.add_argument("--only", nargs="*", default=[], help="datasets")
@@ -216,10 +244,8 @@ def main() -> None:
     given = parser.parse_args()
     step = given.step
     torch.set_num_threads(1)
-    if step == "tune":
-        tune(DEVELOPMENT, given.part, given.parts)
-    elif step == "tune-final":
-        tune(FINAL, given.part, given.parts)
+    if step in TUNED:
+        tune(TUNED[step], given.part, given.parts)
     else:
         run(step, given.part, given.parts, given.only, given.without)
 

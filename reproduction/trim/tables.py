@@ -5,22 +5,28 @@ In the folder `reproduction`, `python -m trim.tables` writes them between the ma
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 import numpy as np
 from scipy.stats import wilcoxon
+from trim.gains import (
+    HERE,
+    Gains,
+    Row,
+    cell_of,
+    gains,
+    interval,
+    markdown,
+    ordered,
+    read,
+    signed,
+)
 from trim.study import final_plan
+from trim.trigger_tables import trap_starts_table, triggers_table
 
-from d2ace.evaluation import student_interval
-
-HERE = Path(__file__).resolve().parent
 SCORES = {
     "macro_auc": "Macro-AUC",
     "map": "mAP",
@@ -31,52 +37,16 @@ PLACEBO = 10
 """Orders of rows from here on are placebos."""
 MARKED = re.compile(r"(<!-- (\w+): made by tables.py -->\n).*?(<!-- end -->)", re.S)
 
-Row = dict[str, str]
-Gains = dict[str, float]
-"""Dataset -> difference to Random, mean over its cells."""
-
-
-def read(name: str) -> list[Row]:
-    """The rows of a file, compressed or not; of cells that were run twice, the first."""
-    packed = HERE / f"{name}.csv.gz"
-    text = (
-        gzip.decompress(packed.read_bytes()).decode()
-        if packed.exists()
-        else (HERE / f"{name}.csv").read_text(encoding="utf-8")
-    )
-    rows: dict[tuple[str, ...], Row] = {}
-    for row in csv.DictReader(io.StringIO(text)):
-        rows.setdefault((*_cell(row), row["rule"]), row)
-    return list(rows.values())
-
-
-def _cell(row: Row) -> tuple[str, ...]:
-    return tuple(row[key] for key in ("dataset", "regime", "fold", "seed", "order"))
-
-
-def gains(rows: Sequence[Row], regime: str, rule: str, score: str) -> Gains:
-    """Differences to Random in the same cell; folds and seeds of a dataset are averaged."""
-    random = {_cell(row): float(row[score]) for row in rows if row["rule"] == "random"}
-    found = defaultdict(list)
-    for row in rows:
-        if row["regime"] == regime and row["rule"] == rule:
-            found[row["dataset"]].append(float(row[score]) - random[_cell(row)])
-    return {dataset: float(np.mean(values)) for dataset, values in found.items()}
-
 
 def placebo_gains(rows: Sequence[Row], regime: str, order: str, score: str) -> Gains:
     """Random with another order of rows, minus Random of the same fold and seed."""
-    random = {_cell(row): float(row[score]) for row in rows if row["rule"] == "random"}
+    random = {cell_of(row): float(row[score]) for row in rows if row["rule"] == "random"}
     found = {}
     for (dataset, of, fold, seed, other), value in random.items():
         usual = random.get((dataset, of, fold, seed, fold))
         if of == regime and other == order and usual is not None:
             found[dataset] = value - usual
     return found
-
-
-def signed(value: float) -> str:
-    return f"{value:+.4f}".replace("-", "−")
 
 
 def mean_and_error(found: Gains, score: str) -> str:
@@ -91,28 +61,11 @@ def _better(found: Gains, score: str) -> int:
     return sum(sign * value > 0 for value in found.values())
 
 
-def interval(found: Gains) -> str:
-    """Mean over datasets with its 95 % interval."""
-    values = np.array(list(found.values()))
-    variance = float(values.var(ddof=1)) / values.size
-    got = student_interval(float(values.mean()), variance, values.size - 1)
-    return f"{signed(got.mean)} [{signed(got.low)}, {signed(got.high)}]"
-
-
 def signed_rank(found: Gains) -> float:
     """p of the two-sided signed-rank test over datasets, exact."""
     values = np.array(list(found.values()))
     values = values[values != 0]
     return float(wilcoxon(values, method="exact").pvalue) if values.size else 1.0
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *rows))
-
-
-def _ordered(rows: Sequence[Row], key: str) -> list[str]:
-    return list(dict.fromkeys(row[key] for row in rows))
 
 
 def development_table() -> str:
@@ -123,9 +76,9 @@ def development_table() -> str:
 def gains_table() -> str:
     """Macro-AUC of every rule in every regime, in short."""
     rows = read("development")
-    regimes = _ordered(rows, "regime")
+    regimes = ordered(rows, "regime")
     lines = []
-    for rule in _ordered(rows, "rule"):
+    for rule in ordered(rows, "rule"):
         if rule != "random":
             found = [gains(rows, regime, rule, "macro_auc") for regime in regimes]
             lines.append([rule, *map(_in_short, found)])
@@ -157,9 +110,9 @@ def slow_table() -> str:
 
 def _blocks(rows: Sequence[Row]) -> str:
     blocks = []
-    for regime in _ordered(rows, "regime"):
+    for regime in ordered(rows, "regime"):
         lines = []
-        for rule in _ordered(rows, "rule"):
+        for rule in ordered(rows, "rule"):
             mine = [row for row in rows if (row["regime"], row["rule"]) == (regime, rule)]
             if rule == "random" or not mine:
                 continue
@@ -183,9 +136,9 @@ def _marks(rows: Sequence[Row], regime: str, rule: str) -> list[str]:
 def starts_table() -> str:
     """When triggers start on the development sets, 20 % moved: mean epoch, and Random's best."""
     rows = [row for row in read("development") if row["regime"] == "20 % moved"]
-    rules = [rule for rule in _ordered(rows, "rule") if rule != "random"]
+    rules = [rule for rule in ordered(rows, "rule") if rule != "random"]
     lines = []
-    for dataset in _ordered(rows, "dataset"):
+    for dataset in ordered(rows, "dataset"):
         mine = [row for row in rows if row["dataset"] == dataset and int(row["order"]) < PLACEBO]
         random = [row for row in mine if row["rule"] == "random"]
         cells = [dataset, random[0]["epochs"], _mean(float(row["best_epoch"]) for row in random)]
@@ -206,7 +159,7 @@ def clif_table() -> str:
     """A block for each regime with CLIF: Trim against Random, a line a dataset, and their mean."""
     rows = read("clif")
     blocks = []
-    for regime in _ordered(rows, "regime"):
+    for regime in ordered(rows, "regime"):
         mine = [row for row in rows if row["regime"] == regime]
         found = {score: gains(mine, regime, "Trim", score) for score in SCORES}
         lines = []
@@ -233,7 +186,7 @@ def clif_table() -> str:
         blocks.append(markdown([*head, "runs in which Trim started", *titles], lines))
     verdicts = ", ".join(
         f"{regime}: **{clif_verdict(gains(rows, regime, 'Trim', 'macro_auc'))}**"
-        for regime in _ordered(rows, "regime")
+        for regime in ordered(rows, "regime")
     )
     return "\n".join([*blocks, f"By the rules, in Macro-AUC: {verdicts}.\n"])
 
@@ -253,7 +206,7 @@ def final_table() -> str:
     """A line for each regime and rule; means over datasets with 95 % intervals."""
     rows = read("final")
     lines = []
-    for regime in _ordered(rows, "regime"):
+    for regime in ordered(rows, "regime"):
         for rule in ("Trim", "fixed start"):
             found = {score: gains(rows, regime, rule, score) for score in SCORES}
             cells = sum((row["regime"], row["rule"]) == (regime, rule) for row in rows)
@@ -274,9 +227,9 @@ def dataset_table() -> str:
     """A block for each regime: Trim on every dataset."""
     rows = read("final")
     blocks = []
-    for regime in _ordered(rows, "regime"):
+    for regime in ordered(rows, "regime"):
         lines = []
-        for dataset in _ordered(rows, "dataset"):
+        for dataset in ordered(rows, "dataset"):
             mine = [row for row in rows if (row["dataset"], row["regime"]) == (dataset, regime)]
             trim = [row for row in mine if row["rule"] == "Trim"]
             if not trim:
@@ -333,7 +286,7 @@ def targets_table() -> str:
 
 def missing_table() -> str:
     """Cells of the final plan without a run."""
-    done = {_cell(row) for row in read("final")}
+    done = {cell_of(row) for row in read("final")}
     planned = [tuple(map(str, one)) for one in final_plan()]
     missing = Counter(one[:2] for one in planned if one not in done)
     lines = [[dataset, regime, str(cells)] for (dataset, regime), cells in sorted(missing.items())]
@@ -349,6 +302,8 @@ MADE: dict[str, Callable[[], str]] = {
     "slow": slow_table,
     "clif": clif_table,
     "missing": missing_table,
+    "triggers": triggers_table,
+    "trapstarts": trap_starts_table,
 }
 """What stands between the marks of README.md."""
 

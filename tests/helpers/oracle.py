@@ -638,10 +638,17 @@ def trimmed(r: Array, y: Array, share: float) -> npt.NDArray[np.bool_]:
 class TrimOracle(RandomOracle):
     """Weights of pairs by the mean of |p - y| over all visits; batches are Random's."""
 
-    paper: ClassVar = {"share": 0.2, "weight": 0.25, "rise": 0.01, "start": None, "rows": "random"}
+    paper: ClassVar = {
+        "share": 0.2, "weight": 0.25, "rise": 0.01, "gap": 0.1, "start": None, "rows": "random",
+    }  # fmt: skip
 
     def setup(self) -> None:
-        self.losses: list[tuple[int, float]] = []  # epoch, and the validation loss after it
+        self.losses: list[tuple[int, float, float]] = []  # epoch; validation and training loss
+
+    def validated(self, epoch: int, loss: float) -> None:
+        seen = [i for i, visits in enumerate(self.history) if visits]
+        last = [bce(self.history[i][-1], self.labels[i]).mean() for i in seen]
+        self.losses.append((epoch, loss, float(np.mean(last)) if last else np.inf))
 
     def scores(self) -> Array:
         """r [n, q]."""
@@ -652,12 +659,13 @@ class TrimOracle(RandomOracle):
         return r
 
     def trims(self, t: int) -> bool:
-        """Whether epoch t is trimmed: after the first loss that rose, or by ``start``."""
+        """Whether epoch t is trimmed: after a loss that rose above both, or by ``start``."""
         if self.options["start"] is not None:
             return t >= self.options["start"]
-        for number, (epoch, loss) in enumerate(self.losses):
-            before = [other for _, other in self.losses[:number]]
-            if before and loss > (1.0 + self.options["rise"]) * min(before):
+        for number, (epoch, loss, own) in enumerate(self.losses):
+            before = [other for _, other, _ in self.losses[:number]]
+            rose = bool(before) and loss > (1.0 + self.options["rise"]) * min(before)
+            if rose and (self.options["gap"] == 0 or own < (1.0 - self.options["gap"]) * loss):
                 return t > max(epoch, self.warmup)
         return False
 

@@ -111,8 +111,8 @@ def test_hard_imb_without_neighbours_or_rare_labels_follows_the_loss_alone() -> 
         ("online_batch", {}, 0, 8),
         ("ada_boundary", {}, 0, 8),
         ("info_batch", {}, 0, 8),
-        ("trim", {}, 5, 8),
-        ("trim", {"rows": "d2ace"}, 29, 16),
+        ("trim", {}, 5, 16),
+        ("trim", {"rows": "d2ace"}, 29, 24),
     ],
 )
 def test_state_has_the_bytes_that_its_card_says(

@@ -166,6 +166,8 @@ class Loop(RuleBasedStateMachine):
     @precondition(lambda self: self.unobserved)
     @rule()
     def forget_to_observe(self):
+        if self.late and self.late[0] in self.unobserved[1:]:
+            return  # in the stored order, one cannot tell that from the epoch before
         self.unobserved.pop(0)
         self.forgot = True  # what is observed after it is not the next batch any more
 

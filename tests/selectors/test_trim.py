@@ -31,9 +31,11 @@ def make(rows: str = "random", labels: Any = LABELS, **options: Any) -> d2ace.Tr
     return d2ace.Trim(labels, rows=rows, **(given | options))
 
 
-def predictions(epoch: int, n: int = N, q: int = Q) -> Tensor:
+def predictions(epoch: int) -> Tensor:
+    """Of a model that learns the labels by heart."""
     source = torch.Generator().manual_seed(50 + epoch)
-    return torch.rand(n, q, generator=source, dtype=torch.float64)
+    guess = torch.rand(N, Q, generator=source, dtype=torch.float64)
+    return LABELS + 0.7**epoch * (guess - LABELS)
 
 
 def train(selector: d2ace.Selector, losses: list[float]) -> list[Tensor | None]:
@@ -145,6 +147,7 @@ class TestWhichPairs:
         n, q = int(rng.integers(1, 20)), int(rng.integers(1, 5))
         labels = (rng.random((n, q)) < rng.choice([0.2, 0.6, 1.0])).astype(np.int64)
         options = {"share": share, "weight": weight, "warmup": int(rng.integers(0, 3))}
+        options["gap"] = float(rng.choice([0.0, 0.01, 0.1]))
         fast = d2ace.Trim(labels, dtype=torch.float64, batch_size=n, epochs=9, **options)
         slow = oracle.TrimOracle(labels, batch_size=n, epochs=9, **options)
         for epoch in range(1, 8):
@@ -163,8 +166,7 @@ class TestWhichPairs:
                 slow.observe(rows, probs)
             loss = float(rng.choice([0.5, 0.503, 0.52, 0.6]))
             fast.validated(loss)
-            slow.losses.append((epoch, loss))
-            fast.flush()
+            slow.validated(epoch, loss)
 
     def test_weights_are_the_weight_or_one(self):
         selector = make(start=2, weight=0.125)
@@ -279,8 +281,66 @@ class TestWhen:
         ):
             make(warmup=5, start=5)
 
-    def test_a_loss_within_an_epoch_counts_from_the_next_on(self):
+    def at_training_losses(self, *losses: float, told: Any = (0.4, 0.5), **options: Any) -> Any:
+        """The first trimmed epoch, with these training and validation losses of every pair."""
+        selector = make(**options)
+        for own, loss in zip(losses, told, strict=True):
+            list(selector)
+            right = math.exp(-own)  # the probability of the given label
+            selector.observe(range(N), probs=torch.where(LABELS > 0, right, 1 - right).double())
+            selector.validated(loss)
+        return selector.first_trimmed_epoch
+
+    def test_a_rise_alone_is_not_enough(self):
+        assert self.at_training_losses(0.5, 0.5) is None
+        assert self.at_training_losses(0.5, 0.451) is None
+        assert self.at_training_losses(0.5, 0.449) == 3  # 10 % below 0.5
+        assert self.at_training_losses(0.5, 0.6, 0.3, told=(0.4, 0.5, 0.403)) is None
+        assert self.at_training_losses(0.5, 0.5, 0.3, told=(0.4, 0.5, 0.45)) == 4
+
+    @pytest.mark.parametrize(("gap", "first"), [(0.0, 3), (0.05, 3), (0.2, None), (1.0, None)])
+    def test_how_far_the_training_loss_must_be_below_is_an_option(self, gap, first):
+        assert self.at_training_losses(0.5, 0.42, gap=gap) == first
+
+    def test_the_training_loss_is_that_of_the_last_time_a_row_was_observed(self):
         selector = make()
+        for right in (0.2, 0.3, 0.9):
+            for batch in selector:  # -ln 0.9 = 0.105 in the end
+                selector.observe(batch, probs=torch.where(LABELS[batch] > 0, right, 1 - right))
+            selector.validated(0.11)
+        selector.validated(0.1165)  # 0.9 of it is 0.1049
+        assert selector.first_trimmed_epoch is None
+        selector.validated(0.118)
+        assert selector.first_trimmed_epoch == 4
+
+    def test_before_all_rows_were_trained_those_that_were_count(self):
+        selector = make()
+        probs = torch.where(LABELS > 0, 0.9, 0.1).double()
+        batches = iter(selector)
+        for loss in (0.2, 0.3):
+            batch = next(batches)
+            selector.observe(batch, probs=probs[batch])
+            selector.validated(loss)
+        assert selector.first_trimmed_epoch == 2
+
+    def test_a_loss_of_another_kind_is_told(self):
+        selector = make()
+        list(selector)
+        selector.observe(range(N), probs=predictions(1))
+        with pytest.warns(
+            UserWarning, match=r"^The first validation loss, 1\.7, is more than twice"
+        ):
+            selector.validated(1.7)  # a sum over the labels
+        selector.validated(1.8)  # once is enough
+
+    def test_what_was_never_observed_starts_nothing(self):
+        selector = make()
+        for loss in (0.4, 0.6):
+            selector.validated(loss)
+        assert selector.first_trimmed_epoch is None
+
+    def test_a_loss_within_an_epoch_counts_from_the_next_on(self):
+        selector = make(gap=0)
         for number, batch in enumerate(selector):
             selector.validated(0.5 + 0.1 * number)  # several times, as steps are evaluated
             assert selector.loss_weight(batch) is None
@@ -293,7 +353,7 @@ class TestWhen:
         ids=repr,
     )
     def test_a_loss_may_be_any_number(self, loss):
-        selector = make()
+        selector = make(gap=0)
         selector.validated(loss)
         selector.validated(1.2)
         assert selector.first_trimmed_epoch == 1
@@ -401,7 +461,7 @@ class TestResuming:
         selector = make(dtype=torch.float32)
         train(selector, RISING)
         memory = selector.state_dict()["memory"].values()
-        assert sum(value.nbytes for value in memory) == N * Q * 5 + N * 8
+        assert sum(value.nbytes for value in memory) == N * Q * 5 + N * 16
 
     def test_other_rows_or_options_are_refused(self):
         state = make("active").state_dict()
@@ -488,7 +548,14 @@ class TestRowsOfOtherMethods:
 
     @pytest.mark.parametrize(
         "option",
-        [{"share": 1.1}, {"share": -0.1}, {"weight": -1}, {"rise": -0.1}, {"start": 0}],
+        [
+            {"share": 1.1},
+            {"share": -0.1},
+            {"weight": -1},
+            {"rise": -0.1},
+            {"gap": 1.1},
+            {"start": 0},
+        ],
         ids=str,
     )
     def test_options_out_of_range_are_named(self, option):

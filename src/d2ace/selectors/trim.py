@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, ClassVar
 
 import torch
@@ -13,17 +14,22 @@ from d2ace._util.isolation import isolated
 
 from .base import Selector
 from .finding import find_selector
-from .history import Memory, PredictionMean
+from .history import LastLoss, Memory, PredictionMean
 from .random import Random
+from .scores import row_loss
 from .trimming import has_risen, label_blocks, worst_pairs
+
+_ANOTHER_LOSS = 0.5
+"""Of the first validation loss: a training loss below this share of it is told as odd."""
 
 
 class Trim(Selector):
     """Loss weights for pairs: less weight for labels that the predictions contradict most.
 
     Multiply the loss by :meth:`loss_weight`, or use :meth:`loss`. Call :meth:`validated` with the
-    mean validation loss once per epoch: Trim starts after that loss has risen. Until then, the run
-    is the same, bit for bit, as with the method that draws the batches.
+    mean binary cross-entropy of the validation pairs once per epoch: Trim starts when the model
+    overfits, that is, when this loss has risen and the training loss is below it. Until then, the
+    run is the same, bit for bit, as with the method that draws the batches.
 
     Parameters
     ----------
@@ -34,8 +40,11 @@ class Trim(Selector):
     rise : float
         How far the validation loss must rise above its minimum, as a share of it, before Trim
         starts.
+    gap : float
+        How far the training loss must be below the validation loss, as a share of that. Trim
+        measures it by what you pass to :meth:`observe`. 0: look at the validation loss alone.
     start : int, optional
-        First epoch to trim; the validation loss is then ignored.
+        First epoch to trim; both losses are then ignored.
     rows : str or Selector class
         The method that draws the batches; pass its options together with Trim's. "random"
         reshuffles.
@@ -57,6 +66,7 @@ class Trim(Selector):
         share: float = 0.2,
         weight: float = 0.25,
         rise: float = 0.01,
+        gap: float = 0.1,
         start: int | None = None,
         rows: str | type[Selector] = "random",
         **options: Any,
@@ -67,6 +77,7 @@ class Trim(Selector):
         self.share = inputs.real_number("share", share, 0.0, 1.0)
         self.weight = inputs.real_number("weight", weight, 0.0)
         self.rise = inputs.real_number("rise", rise, 0.0)
+        self.gap = inputs.real_number("gap", gap, 0.0, 1.0)
         self.start = None if start is None else inputs.whole_number("start", start, 1)
         if self.start is not None and self.start <= self.warmup:
             raise ValueError(
@@ -92,8 +103,9 @@ class Trim(Selector):
     def validated(self, loss: Any) -> None:
         """Report the mean validation loss of the current model, usually once per epoch.
 
-        Trimming starts with the epoch after a loss that has risen above the smallest so far, and
-        continues to the end. If you report several losses within an epoch, each counts.
+        Trimming starts with the epoch after a loss that has risen above the smallest so far and is
+        above the training loss, and continues to the end. If you report several losses within an
+        epoch, each counts. Observe the batches trained so far before you call it.
         """
         value = inputs.scalar_loss(loss)
         if not math.isfinite(value):
@@ -104,7 +116,17 @@ class Trim(Selector):
                 "rate, or make the selector with on_invalid='skip' to skip it."
             )
         self._keep_initial()
-        if not self._first_epoch and has_risen(value, self._least_loss, self.rise):
+        if self._first_epoch:
+            return
+        own = self._training_loss() if self.gap else -math.inf
+        if self.awaits_validation and 0.0 <= own < _ANOTHER_LOSS * value:
+            warnings.warn(
+                f"The first validation loss, {value:.4g}, is more than twice the training loss "
+                f"{own:.4g}, as if it were another loss; pass the mean binary cross-entropy of "
+                "all validation pairs to validated, or make Trim with gap=0.",
+                stacklevel=2,
+            )
+        if has_risen(value, self._least_loss, self.rise) and own < (1.0 - self.gap) * value:
             self._first_epoch = self.drawn_epoch + 1
         self._least_loss = min(self._least_loss, value)
 
@@ -112,14 +134,23 @@ class Trim(Selector):
     def awaits_validation(self) -> bool:
         return self.start is None and self._least_loss == math.inf
 
+    def _training_loss(self) -> float:
+        """The mean loss of the pairs when their rows were observed last; NaN before any was."""
+        self.flush()
+        seen = self._pairs.visits > 0
+        return float((self.memory.rows.loss * seen).sum() / (seen.sum() * self.q))
+
     # Which ----------------------------------------------------------------------------------
 
     def make_memory(self) -> Memory:
         memory = super().make_memory()
         memory.pairs = PredictionMean(self.n, self.q, self.dtype)
+        memory.rows = LastLoss(self.n, self.q)
         return memory
 
     def update(self, index: Tensor, probs: Tensor) -> None:
+        if not self._first_epoch:  # the training loss decides nothing any more
+            self.memory.rows.update(index, row_loss(probs, self.labels_at(index)))
         self._pairs.update(index, probs)
         super().update(index, probs)
 

@@ -35,8 +35,10 @@ def features() -> Tensor:
 
 
 def logits_of(epoch: int) -> Tensor:
+    """Of a model that learns the labels by heart, as the validation loss says too."""
     source = torch.Generator().manual_seed(100 + epoch)
-    return 2.0 * torch.randn(N, Q, generator=source, dtype=torch.float64)
+    learnt = (4.0 - 4.0 * 0.7**epoch) * (2.0 * labels().double() - 1.0)
+    return 2.0 * torch.randn(N, Q, generator=source, dtype=torch.float64) + learnt
 
 
 def make(cls: type[Selector], options: dict[str, Any], **more: Any) -> Selector:

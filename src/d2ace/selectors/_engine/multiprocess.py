@@ -101,9 +101,11 @@ class SharedSelector:
     def validated(self, loss: Any) -> None:
         """Pass the mean of the processes' validation losses; all must call it at the same moment.
 
-        They may differ, where each process validates rows of its own or rounds otherwise.
+        They may differ, where each process validates rows of its own or rounds otherwise. What was
+        observed is shared first, as a method may compare both losses.
         """
         if self.world > 1:
+            self.share()
             loss = self._mean_loss(loss)
         self.selector.validated(loss)
 
