@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
-from functools import cached_property
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Sampler
 
 from d2ace._util import validation as inputs
-from d2ace._util.checksum import labels_checksum
 from d2ace._util.errors import UserError
 from d2ace._util.isolation import isolated
 from d2ace._util.label_rows import LabelRows
@@ -37,17 +33,16 @@ from d2ace.selectors._engine.inputs import (
 from d2ace.selectors._engine.kept_rows import KeptRows
 from d2ace.selectors._engine.loss import refuse_unfit_batch, weighted_loss
 from d2ace.selectors._engine.options import chosen_state, refuse_clashes, refuse_unknown
-from d2ace.selectors._engine.reminders import Reminders, warn_of_going_back
+from d2ace.selectors._engine.reminders import Reminders
 from d2ace.selectors._engine.row_schedule import RowSchedule, checked_rows
-from d2ace.selectors._engine.state import feature_marks, refuse_unfit, state_of
+from d2ace.selectors._engine.state import feature_marks
 from d2ace.selectors._engine.verification import verify
 
 from . import probability
-from .history import Memory
-from .reference import Reference
+from .resumable import Resumable
 
 
-class Selector(Sampler[list[int]]):
+class Selector(Resumable):
     """Base of all methods: draws batches, watches predictions, keeps its place.
 
     A method says what to remember (:meth:`make_memory`), how an observed batch changes it
@@ -96,29 +91,6 @@ class Selector(Sampler[list[int]]):
         Where and how state is kept. By default on the device of the first observed predictions,
         in float32; weights and probabilities are always float64.
     """
-
-    name: ClassVar[str] = ""
-    """In the registry, files and commands."""
-    title: ClassVar[str] = ""
-    """In tables and figures; the name of the class unless given."""
-    pressure: float | None = None
-    """s0, of the methods that have one."""
-    reference: ClassVar[Reference] = Reference()
-    """What ``preset="reference"`` changes."""
-    presets: ClassVar[tuple[str, ...]] = ("paper", "reference")
-    """What ``preset`` may be."""
-    compared_preset: ClassVar[str] = "paper"
-    """The preset by which grids that name no methods compare it."""
-    default_draw: ClassVar[str] = "batch"
-    """What ``draw`` is unless given."""
-    uses_features: ClassVar[bool] = True
-    """Whether the method looks at ``features``; those of images cost a pass to make."""
-    merges_updates: ClassVar[bool] = False
-    """Whether rows of several batches may reach :meth:`update` in one call (faster)."""
-    has_compact_state: ClassVar[bool] = False
-    """Whether :meth:`make_memory` keeps less with ``state="compact"``."""
-    draws_by_position: ClassVar[bool] = False
-    """Whether random numbers of its own go to rows or labels by number, so that order matters."""
 
     def __init__(
         self,
@@ -181,135 +153,6 @@ class Selector(Sampler[list[int]]):
         self._reminders = Reminders()
         self.recompute_seconds = 0.0
         """Seconds that the probabilities of the epoch drawn last took."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """A class has its own title: it is another method than the one it extends."""
-        super().__init_subclass__(**options)
-        cls.title = vars(cls).get("title", cls.__name__)
-
-    # What a method provides -----------------------------------------------------------------
-
-    def make_memory(self) -> Memory:
-        """State at the start, all of it as buffers (created on the selector's device)."""
-        return Memory()
-
-    def update(self, index: Tensor, probs: Tensor) -> None:
-        """Advance ``self.memory`` by predictions [b, q] for the distinct rows ``index`` [b]."""
-
-    def instance_weights(self) -> dict[str, Tensor]:
-        """Named weights [n] from ``self.memory``; more weight, more likely to be drawn."""
-        return {}
-
-    def label_importance(self) -> dict[str, Tensor]:
-        """Named label weights [q], where the method has them."""
-        return {}
-
-    def selects(self, epoch: int) -> bool:
-        """Whether an epoch is drawn by P; else it is a plain shuffle."""
-        return epoch > self.warmup
-
-    def epoch_rows(self, epoch: int) -> int:
-        """How many rows an epoch draws, 1 to n; asked when it begins, like :meth:`distribution`."""
-        return self.row_schedule.rows(probability.progress(epoch, self.warmup, self.epochs))
-
-    def most_rows(self, epoch: int) -> int:
-        """The most rows an epoch may draw, known beforehand: n for an ``epoch_rows`` of its own."""
-        return self.n if self._shapes_epochs else self.epoch_rows(epoch)
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Called when an epoch begins (not when it is resumed), before its first batch."""
-
-    def weighs_loss(self, epoch: int) -> bool:
-        """Whether :meth:`loss_weight` gives weights in an epoch."""
-        return self.importance_weighting and self.selects(epoch)
-
-    def pair_weights(self, rows: Tensor, epoch: int) -> Tensor:
-        """Loss weights [b, 1] or [b, q] of ``rows`` in an epoch that weighs the loss: 1/(n P_i)."""
-        drawn = self._tensors.drawn
-        if drawn is None:  # a plain shuffle
-            return torch.ones(len(rows), 1, device=rows.device)
-        return 1.0 / (self.n * drawn.to(rows.device).index_select(0, rows)).unsqueeze(1)
-
-    def selection_pressure(self, epoch: int) -> float:
-        """s(t): as the paper has it, from s0 in the first selective epoch to 1 in the last."""
-        start = 100.0 if self.pressure is None else self.pressure
-        schedule = self.reference.schedule if self.is_reference else None
-        if schedule is not None and epoch <= self.epochs:
-            return max(1.0, schedule(start, epoch, self.epochs))
-        return probability.decaying_pressure(start, epoch, self.warmup, self.epochs)
-
-    def start_pressure(self, given: float | None) -> float:
-        """s0: the one given, or that of the preset."""
-        if given is None:
-            given = self.reference.pressure if self.is_reference else 100.0
-        return inputs.real_number("pressure", given, 1.0)
-
-    def distribution(self, epoch: int) -> Tensor:
-        """P [n] for a selective epoch: the one weight by quantisation index and pressure."""
-        weights = list(named_weights(self, self.instance_weights()).values())
-        if not weights:
-            return probability.uniform(self.n)
-        return probability.quantised(weights[0], self.selection_pressure(epoch))
-
-    @property
-    def shardable(self) -> bool:
-        """Whether several processes can share the state, each with the rows it keeps.
-
-        Then all memory has ``self.kept.count`` rows, which ``update`` numbers from 0; sums over
-        all rows go through ``self.kept.sum``, and weights through ``self.kept.whole``.
-        """
-        return False
-
-    # What a method may ask ------------------------------------------------------------------
-
-    @property
-    def memory(self) -> Any:
-        """The method's state, created when first needed."""
-        return self._tensors.memory
-
-    @property
-    def state_device(self) -> torch.device:
-        """Where state is kept: as asked for, or where the first observed predictions were."""
-        return self._tensors.device
-
-    @property
-    def is_reference(self) -> bool:
-        """Whether the method follows its authors' code."""
-        return self.preset == "reference"
-
-    @property
-    def is_compact(self) -> bool:
-        """Whether the method is asked for a smaller memory, of fewer digits."""
-        return self.state == "compact"
-
-    @property
-    def learns(self) -> bool:
-        """Whether predictions change anything."""
-        return type(self).update is not Selector.update
-
-    @property
-    def epochs_vary(self) -> bool:
-        """Whether epochs may differ in their number of rows."""
-        return self._shapes_epochs or self.row_schedule.start != self.row_schedule.end
-
-    @property
-    def next_epoch(self) -> int:
-        """The epoch that is drawn next."""
-        return self._cursor.upcoming
-
-    @property
-    def drawn_epoch(self) -> int:
-        """The epoch drawn last, or being drawn; 0 before the first."""
-        return self._cursor.drawn_epoch
-
-    def labels_at(self, index: Tensor) -> Tensor:
-        """Rows of Y as booleans [b, q] on the device of ``index``, in the numbers of ``update``."""
-        return self._label_rows.at(index)
-
-    def drawn_probability(self, index: Tensor) -> Tensor | float:
-        """The probability with which rows were drawn in the epoch drawn last."""
-        drawn = self._tensors.drawn
-        return 1.0 / self.n if drawn is None else drawn.index_select(0, index)
 
     # What a training loop uses --------------------------------------------------------------
 
@@ -517,103 +360,6 @@ class Selector(Sampler[list[int]]):
             found["pressure"] = self.selection_pressure(self.drawn_epoch)
         return found
 
-    # Saving and resuming --------------------------------------------------------------------
-
-    @isolated
-    def state_dict(self) -> dict[str, Any]:
-        """Everything needed to resume with the same batches: tensors and plain values.
-
-        Take it after :meth:`observe`, or between epochs. A loader with workers draws ahead of the
-        training loop, and only observed batches show how far training came: observe every batch (of
-        Random too; it costs nothing) in the order drawn, whole or in consecutive parts, or, where
-        a loop leaves an epoch early, :meth:`end_epoch` before saving.
-        """
-        self._tensors.settle()
-        self._warn_of_skipping()
-        return state_of(self)
-
-    @isolated
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where :meth:`state_dict` was taken.
-
-        A state that is damaged, or of a selector made otherwise, is refused, and changes nothing.
-        """
-        refuse_unfit(self, state)
-        cursor = Cursor(self.batch_size)
-        cursor.load_state_dict(state["progress"])
-        if cursor.rows > self.n:
-            raise ValueError(f"The state's epoch has {cursor.rows} rows, but there are {self.n}.")
-        tensors = self._tensors.restored(state["device"], state["drawn"])
-        rate = float(state["learning_rate"])
-        warn_of_going_back(self._cursor, cursor)
-        cursor.follow(self._cursor)
-        self._keep_initial()
-        if self.insights is not None:
-            self._tensors.flush()  # nothing may reach them behind the state
-        before = self.__dict__.copy()
-        try:
-            self._cursor, self._tensors = cursor, tensors
-            self.seed, self.learning_rate = int(state["seed"]), rate
-            self.load_extra_state(state["extra"])
-            if self.insights is not None:
-                self.insights.load_state_dict(state["insights"])
-        except Exception:
-            self.__dict__ = before
-            raise
-        self.restarts += 1
-        self._reminders.trust()
-        memory = state["memory"].items()
-        tensors.load_memory({name: self.kept.loaded(value) for name, value in memory})
-
-    def reset(self) -> None:
-        """Forget everything drawn, observed and loaded but the seed: training begins anew."""
-        self._cursor, self._reminders = Cursor(self.batch_size), Reminders()
-        self.restarts += 1
-        if self.insights is not None:
-            self.insights.reset()
-        self._tensors.forget()
-        if self._initial_extra is not None:
-            self.load_extra_state(self._initial_extra)
-
-    @property
-    def has_observed(self) -> bool:
-        """Whether predictions were observed since the selector was made, reset or restored."""
-        return self._reminders.observed
-
-    @property
-    def is_restored(self) -> bool:
-        """Whether a state was loaded, with a place in training, and nothing drawn since."""
-        return self._cursor.restored
-
-    def _keep_initial(self) -> None:
-        """Before anything changes what :meth:`extra_state` gives."""
-        if self._initial_extra is None:
-            self._initial_extra = self.extra_state()
-
-    @cached_property
-    def _labels_checksum(self) -> int:
-        return labels_checksum(self.labels)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles, which resume at the current place, as a loaded state does."""
-        self._warn_of_skipping()
-        return {**self.__dict__, "_cursor": self._cursor.resumable()}
-
-    def __copy__(self) -> Selector:
-        """A whole copy: a shallow one would go on writing into the original's memory."""
-        return copy.deepcopy(self)
-
-    def _warn_of_skipping(self) -> None:
-        full_pass = self.predictions == "full_pass"
-        self._reminders.warn_of_skipping(self._cursor, full_pass=full_pass)
-
-    def extra_state(self) -> dict[str, float]:
-        """Plain numbers a method keeps beside its memory."""
-        return {}
-
-    def load_extra_state(self, state: dict[str, float]) -> None:
-        """Take back what :meth:`extra_state` gave."""
-
     # Machinery ------------------------------------------------------------------------------
 
     def _feed(self, rows: CheckedRows | Tensor, values: Tensor, *, are_logits: bool) -> None:
@@ -665,11 +411,6 @@ class Selector(Sampler[list[int]]):
         """P of a selective epoch, checked."""
         self._tensors.settle()
         return self.kept.agreed(probability_tensor(self, self.distribution(epoch)))
-
-    @property
-    def _shapes_epochs(self) -> bool:
-        """Whether the method itself says how many rows an epoch has: it may look at its memory."""
-        return type(self).epoch_rows is not Selector.epoch_rows
 
     @isolated
     def _coming_rows(self) -> int:

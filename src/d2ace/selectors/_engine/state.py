@@ -16,7 +16,7 @@ from d2ace._util.validation import whole_number
 from .options import options_of
 
 if TYPE_CHECKING:
-    from d2ace.selectors.base import Selector
+    from d2ace.selectors.resumable import Resumable
 
 __all__ = ["feature_marks", "identity", "refuse_unfit", "state_of"]
 
@@ -31,7 +31,7 @@ _MARKED = 256  # rows that identify features
 _SLACK = 1e-3  # by which features computed anew may differ, and the share of rows that may more
 
 
-def state_of(selector: Selector) -> dict[str, Any]:
+def state_of(selector: Resumable) -> dict[str, Any]:
     """Everything needed to resume; what was observed must be settled. See Selector.state_dict."""
     drawn, memory = selector._tensors.drawn, selector.memory.state_dict()
     if drawn is None and selector.selects(selector.warmup + 1):
@@ -54,7 +54,7 @@ def state_of(selector: Selector) -> dict[str, Any]:
     return {**state, "checksum": checksum(state)}
 
 
-def refuse_unfit(selector: Selector, state: Any) -> None:
+def refuse_unfit(selector: Resumable, state: Any) -> None:
     """Raise a ValueError that says why ``state`` is not one of ``selector``; changes nothing."""
     if not isinstance(state, dict) or "format" not in state:
         raise ValueError(
@@ -88,7 +88,7 @@ def refuse_unfit(selector: Selector, state: Any) -> None:
         )
 
 
-def identity(selector: Selector) -> dict[str, Any]:
+def identity(selector: Resumable) -> dict[str, Any]:
     """What state and selector must have in common."""
     return {
         "method": selector.name or type(selector).__name__,
@@ -98,7 +98,7 @@ def identity(selector: Selector) -> dict[str, Any]:
     }
 
 
-def _options(selector: Selector) -> dict[str, Any]:
+def _options(selector: Resumable) -> dict[str, Any]:
     """The options that a selector was made with, as far as they are values."""
     values = {
         name: _plain(getattr(selector, name))
@@ -124,7 +124,7 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else NotImplemented
 
 
-def _refuse_other_selectors(selector: Selector, state: dict[str, Any]) -> None:
+def _refuse_other_selectors(selector: Resumable, state: dict[str, Any]) -> None:
     own = identity(selector)
     pairs = [(key, state[key], own[key]) for key in ("method", "shape", "labels")]
     given = state["options"] if isinstance(state["options"], dict) else {}
@@ -153,7 +153,7 @@ def _refuse_other_features(own: Tensor, saved: Any) -> None:
         )
 
 
-def _refuse_other_memory(selector: Selector, memory: Any) -> None:
+def _refuse_other_memory(selector: Resumable, memory: Any) -> None:
     if not isinstance(memory, dict):
         raise ValueError(f"The state's memory is {form(memory)}, not a dictionary of tensors.")
     if not selector.kept.spread and any(map(is_spread, memory.values())):
