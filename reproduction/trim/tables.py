@@ -25,7 +25,7 @@ from trim.gains import (
     signed,
 )
 from trim.study import final_plan
-from trim.trigger_tables import trap_starts_table, triggers_table
+from trim.trigger_tables import again_table, harm_table, trap_starts_table, triggers_table
 
 SCORES = {
     "macro_auc": "Macro-AUC",
@@ -156,8 +156,22 @@ def _mean(values: Iterable[float]) -> str:
 
 
 def clif_table() -> str:
-    """A block for each regime with CLIF: Trim against Random, a line a dataset, and their mean."""
+    """CLIF with Trim's first trigger, and what the rules say."""
     rows = read("clif")
+    verdicts = ", ".join(
+        f"{regime}: **{clif_verdict(gains(rows, regime, 'Trim', 'macro_auc'))}**"
+        for regime in ordered(rows, "regime")
+    )
+    return f"{_clif(rows)}\nBy the rules, in Macro-AUC: {verdicts}.\n"
+
+
+def clif_again_table() -> str:
+    """CLIF with the second trigger."""
+    return _clif(read("clif-again"))
+
+
+def _clif(rows: Sequence[Row]) -> str:
+    """A block for each regime: Trim against Random, a line a dataset, and their mean."""
     blocks = []
     for regime in ordered(rows, "regime"):
         mine = [row for row in rows if row["regime"] == regime]
@@ -184,11 +198,7 @@ def clif_table() -> str:
         head = [regime, "folds", "learning rate", "Random's best epoch, of 100"]
         titles = [f"{title}, difference" for title in SCORES.values()]
         blocks.append(markdown([*head, "runs in which Trim started", *titles], lines))
-    verdicts = ", ".join(
-        f"{regime}: **{clif_verdict(gains(rows, regime, 'Trim', 'macro_auc'))}**"
-        for regime in ordered(rows, "regime")
-    )
-    return "\n".join([*blocks, f"By the rules, in Macro-AUC: {verdicts}.\n"])
+    return "\n".join(blocks)
 
 
 def clif_verdict(found: Gains) -> str:
@@ -304,6 +314,9 @@ MADE: dict[str, Callable[[], str]] = {
     "missing": missing_table,
     "triggers": triggers_table,
     "trapstarts": trap_starts_table,
+    "again": again_table,
+    "clifagain": clif_again_table,
+    "harm": harm_table,
 }
 """What stands between the marks of README.md."""
 

@@ -639,7 +639,7 @@ class TrimOracle(RandomOracle):
     """Weights of pairs by the mean of |p - y| over all visits; batches are Random's."""
 
     paper: ClassVar = {
-        "share": 0.2, "weight": 0.25, "rise": 0.01, "gap": 0.1, "start": None, "rows": "random",
+        "share": 0.2, "weight": 0.25, "rise": 0.01, "fall": 0.1, "start": None, "rows": "random",
     }  # fmt: skip
 
     def setup(self) -> None:
@@ -659,13 +659,16 @@ class TrimOracle(RandomOracle):
         return r
 
     def trims(self, t: int) -> bool:
-        """Whether epoch t is trimmed: after a loss that rose above both, or by ``start``."""
+        """Whether epoch t is trimmed: after one loss rose and the other fell, or by ``start``."""
         if self.options["start"] is not None:
             return t >= self.options["start"]
         for number, (epoch, loss, own) in enumerate(self.losses):
-            before = [other for _, other, _ in self.losses[:number]]
-            rose = bool(before) and loss > (1.0 + self.options["rise"]) * min(before)
-            if rose and (self.options["gap"] == 0 or own < (1.0 - self.options["gap"]) * loss):
+            if number == 0:
+                continue
+            _, least, then = min(self.losses[:number], key=lambda one: one[1])  # the first of them
+            rose = loss > (1.0 + self.options["rise"]) * least
+            fell = np.isfinite(then) and own < (1.0 - self.options["fall"]) * then
+            if rose and (fell or not self.options["fall"]):
                 return t > max(epoch, self.warmup)
         return False
 

@@ -147,7 +147,7 @@ class TestWhichPairs:
         n, q = int(rng.integers(1, 20)), int(rng.integers(1, 5))
         labels = (rng.random((n, q)) < rng.choice([0.2, 0.6, 1.0])).astype(np.int64)
         options = {"share": share, "weight": weight, "warmup": int(rng.integers(0, 3))}
-        options["gap"] = float(rng.choice([0.0, 0.01, 0.1]))
+        options["fall"] = float(rng.choice([0.0, 0.01, 0.1]))
         fast = d2ace.Trim(labels, dtype=torch.float64, batch_size=n, epochs=9, **options)
         slow = oracle.TrimOracle(labels, batch_size=n, epochs=9, **options)
         for epoch in range(1, 8):
@@ -293,54 +293,57 @@ class TestWhen:
 
     def test_a_rise_alone_is_not_enough(self):
         assert self.at_training_losses(0.5, 0.5) is None
+        assert self.at_training_losses(0.5, 0.6) is None
         assert self.at_training_losses(0.5, 0.451) is None
-        assert self.at_training_losses(0.5, 0.449) == 3  # 10 % below 0.5
-        assert self.at_training_losses(0.5, 0.6, 0.3, told=(0.4, 0.5, 0.403)) is None
-        assert self.at_training_losses(0.5, 0.5, 0.3, told=(0.4, 0.5, 0.45)) == 4
+        assert self.at_training_losses(0.5, 0.449) == 3  # 10 % less
+        assert self.at_training_losses(0.5, 0.48, 0.44, told=(0.4, 0.5, 0.403)) is None
+        assert self.at_training_losses(0.5, 0.48, 0.44, told=(0.4, 0.5, 0.41)) == 4
 
-    @pytest.mark.parametrize(("gap", "first"), [(0.0, 3), (0.05, 3), (0.2, None), (1.0, None)])
-    def test_how_far_the_training_loss_must_be_below_is_an_option(self, gap, first):
-        assert self.at_training_losses(0.5, 0.42, gap=gap) == first
+    def test_the_training_loss_of_the_smallest_validation_loss_counts(self):
+        assert self.at_training_losses(0.5, 0.46, 0.43, told=(0.4, 0.3, 0.5)) is None
+        assert self.at_training_losses(0.5, 0.46, 0.41, told=(0.4, 0.3, 0.5)) == 4
+        assert self.at_training_losses(0.5, 0.4, 0.38, told=(0.4, 0.4, 0.5)) == 4  # the first one
+
+    @pytest.mark.parametrize(("fall", "first"), [(0.0, 3), (0.05, 3), (0.2, None), (1.0, None)])
+    def test_how_far_the_training_loss_must_fall_is_an_option(self, fall, first):
+        assert self.at_training_losses(0.5, 0.42, fall=fall) == first
+
+    def test_no_unit_matters(self):
+        first = set()
+        for unit in (1.0, 1e-6, 1e9):
+            selector = make()
+            train(selector, [unit * loss for loss in [0.5, 0.4, 0.403, 0.41, 0.3]])
+            first.add(selector.first_trimmed_epoch)
+        assert first == {5}
 
     def test_the_training_loss_is_that_of_the_last_time_a_row_was_observed(self):
         selector = make()
-        for right in (0.2, 0.3, 0.9):
-            for batch in selector:  # -ln 0.9 = 0.105 in the end
-                selector.observe(batch, probs=torch.where(LABELS[batch] > 0, right, 1 - right))
-            selector.validated(0.11)
-        selector.validated(0.1165)  # 0.9 of it is 0.1049
-        assert selector.first_trimmed_epoch is None
-        selector.validated(0.118)
-        assert selector.first_trimmed_epoch == 4
+        for right, loss in ((0.3, 0.5), (0.2, 0.4), (0.22, 0.5), (0.25, 0.5)):
+            for batch in selector:  # -ln 0.2 = 1.61; 1.51 and 1.39 are 6 and 14 % less
+                probs = torch.where(LABELS[batch] > 0, right, 1 - right)
+                selector.observe(batch, probs=probs)
+            assert selector.first_trimmed_epoch is None
+            selector.validated(loss)
+        assert selector.first_trimmed_epoch == 5
 
     def test_before_all_rows_were_trained_those_that_were_count(self):
         selector = make()
-        probs = torch.where(LABELS > 0, 0.9, 0.1).double()
-        batches = iter(selector)
-        for loss in (0.2, 0.3):
-            batch = next(batches)
-            selector.observe(batch, probs=probs[batch])
-            selector.validated(loss)
-        assert selector.first_trimmed_epoch == 2
-
-    def test_a_loss_of_another_kind_is_told(self):
-        selector = make()
-        list(selector)
-        selector.observe(range(N), probs=predictions(1))
-        with pytest.warns(
-            UserWarning, match=r"^The first validation loss, 1\.7, is more than twice"
-        ):
-            selector.validated(1.7)  # a sum over the labels
-        selector.validated(1.8)  # once is enough
+        for number, batch in enumerate(selector):  # the loss of a row is 0.105 throughout
+            selector.observe(batch, probs=torch.where(LABELS[batch] > 0, 0.9, 0.1))
+            selector.validated(0.4 + 0.1 * number)
+        assert selector.first_trimmed_epoch is None
 
     def test_what_was_never_observed_starts_nothing(self):
         selector = make()
         for loss in (0.4, 0.6):
             selector.validated(loss)
+        list(selector)
+        selector.observe(range(N), probs=predictions(5))
+        selector.validated(0.7)  # the training loss of the smallest is not known
         assert selector.first_trimmed_epoch is None
 
     def test_a_loss_within_an_epoch_counts_from_the_next_on(self):
-        selector = make(gap=0)
+        selector = make(fall=0)
         for number, batch in enumerate(selector):
             selector.validated(0.5 + 0.1 * number)  # several times, as steps are evaluated
             assert selector.loss_weight(batch) is None
@@ -353,7 +356,7 @@ class TestWhen:
         ids=repr,
     )
     def test_a_loss_may_be_any_number(self, loss):
-        selector = make(gap=0)
+        selector = make(fall=0)
         selector.validated(loss)
         selector.validated(1.2)
         assert selector.first_trimmed_epoch == 1
@@ -553,7 +556,7 @@ class TestRowsOfOtherMethods:
             {"share": -0.1},
             {"weight": -1},
             {"rise": -0.1},
-            {"gap": 1.1},
+            {"fall": 1.1},
             {"start": 0},
         ],
         ids=str,

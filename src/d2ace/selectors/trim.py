@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, ClassVar
 
 import torch
@@ -17,19 +16,16 @@ from .finding import find_selector
 from .history import LastLoss, Memory, PredictionMean
 from .random import Random
 from .scores import row_loss
-from .trimming import has_risen, label_blocks, worst_pairs
-
-_ANOTHER_LOSS = 0.5
-"""Of the first validation loss: a training loss below this share of it is told as odd."""
+from .trimming import label_blocks, overfits, worst_pairs
 
 
 class Trim(Selector):
     """Loss weights for pairs: less weight for labels that the predictions contradict most.
 
     Multiply the loss by :meth:`loss_weight`, or use :meth:`loss`. Call :meth:`validated` with the
-    mean binary cross-entropy of the validation pairs once per epoch: Trim starts when the model
-    overfits, that is, when this loss has risen and the training loss is below it. Until then, the
-    run is the same, bit for bit, as with the method that draws the batches.
+    mean validation loss once per epoch: Trim starts when the model overfits, that is, after the
+    validation loss has risen while the training loss has fallen. Until then, the run is the same,
+    bit for bit, as with the method that draws the batches.
 
     Parameters
     ----------
@@ -40,9 +36,10 @@ class Trim(Selector):
     rise : float
         How far the validation loss must rise above its minimum, as a share of it, before Trim
         starts.
-    gap : float
-        How far the training loss must be below the validation loss, as a share of that. Trim
-        measures it by what you pass to :meth:`observe`. 0: look at the validation loss alone.
+    fall : float
+        How far the training loss must have fallen since the validation loss was at its minimum, as
+        a share of what it was then. Trim measures it by what you pass to :meth:`observe`. 0: look
+        at the validation loss alone.
     start : int, optional
         First epoch to trim; both losses are then ignored.
     rows : str or Selector class
@@ -66,7 +63,7 @@ class Trim(Selector):
         share: float = 0.2,
         weight: float = 0.25,
         rise: float = 0.01,
-        gap: float = 0.1,
+        fall: float = 0.1,
         start: int | None = None,
         rows: str | type[Selector] = "random",
         **options: Any,
@@ -77,7 +74,7 @@ class Trim(Selector):
         self.share = inputs.real_number("share", share, 0.0, 1.0)
         self.weight = inputs.real_number("weight", weight, 0.0)
         self.rise = inputs.real_number("rise", rise, 0.0)
-        self.gap = inputs.real_number("gap", gap, 0.0, 1.0)
+        self.fall = inputs.real_number("fall", fall, 0.0, 1.0)
         self.start = None if start is None else inputs.whole_number("start", start, 1)
         if self.start is not None and self.start <= self.warmup:
             raise ValueError(
@@ -85,7 +82,7 @@ class Trim(Selector):
                 "weighted; choose a later start or a shorter warmup."
             )
         self.rows = rows if isinstance(rows, str) else rows.name or rows.__name__
-        self._least_loss = math.inf
+        self._least = math.inf, math.inf  # validation loss, and the training loss then
         self._first_epoch = self.start or 0  # that is trimmed; 0: not decided yet
 
     # When -----------------------------------------------------------------------------------
@@ -103,9 +100,9 @@ class Trim(Selector):
     def validated(self, loss: Any) -> None:
         """Report the mean validation loss of the current model, usually once per epoch.
 
-        Trimming starts with the epoch after a loss that has risen above the smallest so far and is
-        above the training loss, and continues to the end. If you report several losses within an
-        epoch, each counts. Observe the batches trained so far before you call it.
+        Trimming starts with the epoch after a loss that has risen above the smallest so far while
+        the training loss has fallen, and continues to the end. If you report several losses within
+        an epoch, each counts. Observe the batches trained so far before you call it.
         """
         value = inputs.scalar_loss(loss)
         if not math.isfinite(value):
@@ -118,27 +115,22 @@ class Trim(Selector):
         self._keep_initial()
         if self._first_epoch:
             return
-        own = self._training_loss() if self.gap else -math.inf
-        if self.awaits_validation and 0.0 <= own < _ANOTHER_LOSS * value:
-            warnings.warn(
-                f"The first validation loss, {value:.4g}, is more than twice the training loss "
-                f"{own:.4g}, as if it were another loss; pass the mean binary cross-entropy of "
-                "all validation pairs to validated, or make Trim with gap=0.",
-                stacklevel=2,
-            )
-        if has_risen(value, self._least_loss, self.rise) and own < (1.0 - self.gap) * value:
+        now = value, self._training_loss()
+        if overfits(now, self._least, self.rise, self.fall):
             self._first_epoch = self.drawn_epoch + 1
-        self._least_loss = min(self._least_loss, value)
+        if value < self._least[0]:
+            self._least = now
 
     @property
     def awaits_validation(self) -> bool:
-        return self.start is None and self._least_loss == math.inf
+        return self.start is None and self._least[0] == math.inf
 
     def _training_loss(self) -> float:
-        """The mean loss of the pairs when their rows were observed last; NaN before any was."""
+        """The mean, over the rows observed so far, of the loss when a row was observed last."""
         self.flush()
         seen = self._pairs.visits > 0
-        return float((self.memory.rows.loss * seen).sum() / (seen.sum() * self.q))
+        loss = float((self.memory.rows.loss * seen).sum() / seen.sum())
+        return math.inf if math.isnan(loss) else loss  # not known before a row is observed
 
     # Which ----------------------------------------------------------------------------------
 
@@ -199,12 +191,13 @@ class Trim(Selector):
     # Saving and resuming --------------------------------------------------------------------
 
     def extra_state(self) -> dict[str, float]:
-        own = {"least_loss": self._least_loss, "first_trimmed_epoch": self._first_epoch}
-        return {**super().extra_state(), **own}
+        loss, training_loss = self._least
+        own = {"least_loss": loss, "training_loss_then": training_loss}
+        return {**super().extra_state(), **own, "first_trimmed_epoch": self._first_epoch}
 
     def load_extra_state(self, state: dict[str, float]) -> None:
         super().load_extra_state(state)
-        self._least_loss = float(state["least_loss"])
+        self._least = float(state["least_loss"]), float(state["training_loss_then"])
         self._first_epoch = int(state["first_trimmed_epoch"])
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:

@@ -1,10 +1,11 @@
 """Which (row, label) pairs to trust less: per label, the pairs that training predicts worst.
 
-This defines Trim: :func:`has_risen` says when it starts, :func:`worst_pairs` which pairs it takes.
+This defines Trim: :func:`overfits` says when it starts, :func:`worst_pairs` which pairs it takes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import scipy.sparse as sp
@@ -19,9 +20,15 @@ _HALVINGS = 6  # of the factor between the smallest score and 1; leaves one of 1
 _CLEARLY = 1.001  # beyond the rounding of a sum in single precision
 
 
-def has_risen(loss: float, least: float, rise: float) -> bool:
-    """Whether a validation loss exceeds the smallest so far by more than the share ``rise``."""
-    return loss > (1.0 + rise) * least
+def overfits(now: tuple[float, float], then: tuple[float, float], rise: float, fall: float) -> bool:
+    """Whether the validation loss has risen while the training loss has fallen.
+
+    ``now`` and ``then`` are both losses, (validation, training), of now and of when the validation
+    loss was the smallest so far. Each is compared with itself alone: they may have other units. A
+    training loss that is not known is infinite.
+    """
+    risen = now[0] > (1.0 + rise) * then[0]
+    return risen and (fall == 0.0 or now[1] < (1.0 - fall) * then[1] < math.inf)
 
 
 def worst_pairs(score: Tensor, labels: Tensor, share: float) -> Tensor:
