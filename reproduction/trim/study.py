@@ -166,21 +166,11 @@ def final_plan() -> Iterator[tuple[str, str, int, int, int]]:
 
 
 def again_plan() -> Iterator[tuple[str, str, int, int, int]]:
-    """With the second trigger: an unseen dataset, then those of the final stage once more."""
-    few = ("tmc2007", "mediamill_reduced", "rcv1subset2")
-    many = ("flags", "genbase", "yahoo-business1")
-    more = ("40 % moved",)
-    steps = [
-        *((MAIN, tuple(AGAIN), fold) for fold in (0, 1, 2)),
-        *((MAIN[:2], many, fold) for fold in (0, 1, 2, 3, 4)),
-        (MAIN[:2], few, 0),
-        (more, (*many, *few), 0),
-        (MAIN[2:], (*many, *few), 0),
-    ]
-    for regimes, datasets, fold in steps:
-        for regime in regimes:
-            for dataset in datasets:
-                yield dataset, regime, fold, 0, fold
+    """With the second trigger: an unseen dataset, then the final stage once more."""
+    for fold in (0, 1, 2):
+        for regime in MAIN:
+            yield from ((dataset, regime, fold, 0, fold) for dataset in AGAIN)
+    yield from final_plan()
 
 
 TUNED = {"tune": DEVELOPMENT, "tune-final": FINAL, "tune-again": AGAIN}
