@@ -59,7 +59,7 @@ def arrays_of(thing: Any, seen: set[int] | None = None) -> Iterator[int]:
     seen = set() if seen is None else seen
     if isinstance(thing, dict):
         for name, value in thing.items():
-            if name not in ("features", "_workspace"):  # the one is the caller's, the other scratch
+            if name not in ("features", "_workspace", "scratch"):  # the caller's; and room
                 yield from arrays_of(value, seen)
         return
     if id(thing) in seen:

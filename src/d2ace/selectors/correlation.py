@@ -11,6 +11,7 @@ import torch.nn.functional as functional
 from torch import Tensor
 
 from ._engine.kept_rows import KeptRows
+from .compact import Blocks
 from .scores import Positives, row_blocks
 
 BINS = 5  # equal bins of uncertainty on [0, 1] for mutual information
@@ -111,9 +112,12 @@ class LocalCorrelation:
         context = around.indices[place].astype(np.int64) * self.q + np.repeat(columns, length)
         self.context, self.context_starts = self._compact(context, starts)
 
-    def masked(self, matrix: Tensor) -> Tensor:
+    def masked(self, matrix: Tensor | Blocks) -> Tensor:
         """M at the ones of Y, row by row: float64 [number of ones]."""
-        return matrix.view(-1).index_select(0, self.positives.flat).to(torch.float64)
+        flat = self.positives.flat
+        if isinstance(matrix, Tensor):
+            return matrix.view(-1).index_select(0, flat).to(torch.float64)
+        return matrix.at(flat).to(torch.float64)
 
     def cosines(self, masked: Tensor, *, epsilon: float = 0.0) -> Tensor:
         """C [q, q]: symmetric, with ones and zeros as diagonal; ``epsilon`` is added to norms."""
@@ -159,7 +163,7 @@ class LocalCorrelation:
             sums.append(dense.view(-1)[self.positives.within(rows)])
         return torch.cat([correlation.new_empty(0), *sums])  # a process may keep no rows
 
-    def enhancement(self, matrix: Tensor) -> Tensor:
+    def enhancement(self, matrix: Tensor | Blocks) -> Tensor:
         """phi: float64 [n]."""
         masked = self.masked(matrix)
         local = self.local_sums(self.cosines(masked).to(matrix.dtype).contiguous())

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from ._engine.kept_rows import KeptRows
+from .compact import Blocks
 from .scores import row_blocks
 
 
-def column_moments(matrix: Tensor, kept: KeptRows | None = None) -> tuple[Tensor, Tensor]:
+def column_moments(matrix: Tensor | Blocks, kept: KeptRows | None = None) -> tuple[Tensor, Tensor]:
     """Mean and population standard deviation of every column, float64.
 
     Two passes inside each block of rows, blocks merged in float64: the variance is never negative.
@@ -25,7 +26,7 @@ def column_moments(matrix: Tensor, kept: KeptRows | None = None) -> tuple[Tensor
         means.append(mean)
         squares.append((block - mean).square_().sum(dim=0))
         counts.append(float(len(block)))
-    none = matrix.new_zeros(0, q)  # where a process keeps no rows
+    none = torch.zeros(0, q, device=matrix.device)  # where a process keeps no rows
     mean = (torch.stack(means) if means else none).to(torch.float64)
     share = torch.tensor(counts, dtype=torch.float64, device=matrix.device).unsqueeze(1) / n
     mu = kept.sum((mean * share).sum(dim=0))
@@ -34,7 +35,7 @@ def column_moments(matrix: Tensor, kept: KeptRows | None = None) -> tuple[Tensor
     return mu, kept.sum(within + between).sqrt_()
 
 
-def dynamic_weights(matrix: Tensor, form: str, kept: KeptRows | None = None) -> Tensor:
+def dynamic_weights(matrix: Tensor | Blocks, form: str, kept: KeptRows | None = None) -> Tensor:
     """v_j = exp((mu_j + sd_j)/2), or its linear form, or ones: float64 [q]."""
     if form == "none":
         return torch.ones(matrix.shape[1], dtype=torch.float64, device=matrix.device)
@@ -43,9 +44,15 @@ def dynamic_weights(matrix: Tensor, form: str, kept: KeptRows | None = None) -> 
     return half.exp() if form == "exp" else half
 
 
-def weighted_sum(matrix: Tensor, weights: Tensor) -> Tensor:
+def weighted_sum(matrix: Tensor | Blocks, weights: Tensor) -> Tensor:
     """delta_i = sum_j A_ij v_j, float64 [n]."""
-    return torch.mv(matrix, weights.to(matrix.dtype)).to(torch.float64)
+    weights = weights.to(matrix.dtype)
+    if isinstance(matrix, Tensor):
+        return torch.mv(matrix, weights).to(torch.float64)
+    found = weights.new_empty(len(matrix))
+    for rows in row_blocks(*matrix.shape, matrix.device):
+        torch.mv(matrix[rows], weights, out=found[rows])
+    return found.to(torch.float64)
 
 
 def imbalance_ratio(labels: sp.csr_array) -> np.ndarray:
