@@ -20,8 +20,9 @@ import torch
 from torch import Tensor
 
 from ._engine.compiling import compiled
+from .fused import CLAMP, LEAST, MOST
 from .history import Memory
-from .scores import CLAMP, LEAST, LOSS_ABOVE, MOST, Positives, row_blocks
+from .scores import LOSS_ABOVE, Positives, row_blocks
 
 _REACH, _STEPS = 17.0, 32767
 _CHANGES = 255
@@ -126,7 +127,7 @@ class CompactHistory(Memory):
     def run(self, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
         """A function of pairs, compiled where that pays.
 
-        Whole numbers of 16 bits are floating-point already: torch's compiler takes those one by one.
+        Numbers of 16 bits come as floating-point ones: torch's compiler takes those one by one.
         """
         return (compiled(function) if self.compiles else function)(*arguments)
 
@@ -172,7 +173,7 @@ class Blocks:
     def whole(self) -> Tensor:
         """[n, q]."""
         found = torch.empty(self.shape, dtype=self.dtype, device=self.device)
-        for rows in row_blocks(*self.shape, self.device):
+        for rows in row_blocks(len(self), self.shape[1], self.device):
             found[rows] = self[rows]
         return found
 

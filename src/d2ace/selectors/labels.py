@@ -19,18 +19,19 @@ def column_moments(matrix: Tensor | Blocks, kept: KeptRows | None = None) -> tup
     """
     kept = kept or KeptRows(len(matrix))
     n, q = kept.n, matrix.shape[1]
-    means, squares, counts = [], [], []
-    for rows in row_blocks(len(matrix), q, matrix.device):
+    blocks = list(row_blocks(len(matrix), q, matrix.device))
+    # Rows made beforehand: small tensors that stay between large ones that go would break up the
+    # memory that the next block needs.
+    means, squares = torch.empty(2, len(blocks), q, dtype=matrix.dtype, device=matrix.device)
+    for number, rows in enumerate(blocks):
         block = matrix[rows]
-        mean = block.mean(dim=0)
-        means.append(mean)
-        squares.append((block - mean).square_().sum(dim=0))
-        counts.append(float(len(block)))
-    none = torch.zeros(0, q, device=matrix.device)  # where a process keeps no rows
-    mean = (torch.stack(means) if means else none).to(torch.float64)
+        torch.mean(block, dim=0, out=means[number])
+        torch.sum((block - means[number]).square_(), dim=0, out=squares[number])
+    counts = [float(rows.stop - rows.start) for rows in blocks]
+    mean = means.to(torch.float64)
     share = torch.tensor(counts, dtype=torch.float64, device=matrix.device).unsqueeze(1) / n
     mu = kept.sum((mean * share).sum(dim=0))
-    within = (torch.stack(squares) if squares else none).to(torch.float64).sum(dim=0) / n
+    within = squares.to(torch.float64).sum(dim=0) / n
     between = ((mean - mu).square() * share).sum(dim=0)
     return mu, kept.sum(within + between).sqrt_()
 
@@ -50,7 +51,7 @@ def weighted_sum(matrix: Tensor | Blocks, weights: Tensor) -> Tensor:
     if isinstance(matrix, Tensor):
         return torch.mv(matrix, weights).to(torch.float64)
     found = weights.new_empty(len(matrix))
-    for rows in row_blocks(*matrix.shape, matrix.device):
+    for rows in row_blocks(len(matrix), matrix.shape[1], matrix.device):
         torch.mv(matrix[rows], weights, out=found[rows])
     return found.to(torch.float64)
 

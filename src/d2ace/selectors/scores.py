@@ -19,11 +19,6 @@ from ._engine.compiling import compiled
 from .fused import CLAMP, LEAST, MOST
 from .history import PredictionHistory
 
-__all__ = [
-    *("CLAMP", "LEAST", "LOSS_ABOVE", "MOST", "Positives", "binary_entropy", "cross_entropy"),
-    *("hardness", "row_blocks", "row_loss", "uncertainty"),
-]
-
 LOSS_ABOVE = {"prob": 0.0, "reference": 1.0}  # plus the probability of the wrong state
 _BLOCK = {"cpu": 1 << 19}  # pairs a block; other devices take the whole matrix in a few blocks
 _BLOCK_ELSEWHERE = 1 << 26
