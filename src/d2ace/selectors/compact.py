@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._engine.compiling import compiled
+from ._engine.compiling import run
 from .fused import CLAMP, LEAST, MOST
 from .history import Memory
 from .scores import LOSS_ABOVE, Positives, row_blocks
@@ -129,7 +129,8 @@ class CompactHistory(Memory):
 
         Numbers of 16 bits come as floating-point ones: torch's compiler takes those one by one.
         """
-        return (compiled(function) if self.compiles else function)(*arguments)
+        found: Tensor = run(function, *arguments) if self.compiles else function(*arguments)
+        return found
 
     def last_known(self, index: Tensor, like: Tensor) -> Tensor:
         last = self.logits.index_select(0, index).to(torch.float64)  # near 1 the number given

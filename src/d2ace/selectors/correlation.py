@@ -39,7 +39,7 @@ class LocalCorrelation:
 
     Y and Z never change, so their nonzero products are listed once: pairs of positives in one
     row (for C), and pairs of a positive with a label of Z (for Z C). Each epoch gathers and sums
-    them. If a list would take more than two bytes per entry of the matrix, blocks of the matrices
+    them. If a list would take more than a byte or two per entry of the matrix, blocks of the matrices
     are multiplied instead (``listed`` overrides this). Both routes give the same numbers.
     """
 
@@ -65,9 +65,10 @@ class LocalCorrelation:
         self.positives = Positives(flat, labels.indptr, q)
         self.row_starts = self._tensor(labels.indptr[:-1])
         self.column_starts = self._tensor(np.searchsorted(columns[by_column], np.arange(q)))
-        self.columns, self.by_column = self._compact(columns, by_column)
+        (self.columns,) = self._compact(labels.indices)
+        (self.by_column,) = self._compact(by_column)
 
-        budget = n * q // 2
+        budget = n * q // 4
         self.pairs_listed = listed if listed is not None else bool((owned**2).sum() <= budget)
         if self.pairs_listed:
             self._list_pairs(labels.indptr, rows, columns)
@@ -87,10 +88,10 @@ class LocalCorrelation:
         return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(self.device)
 
     def _compact(self, *arrays: Any) -> tuple[Tensor, ...]:
-        """int32 if every value fits, which halves the bytes that an epoch reads."""
+        """int32 if every value fits, which halves the bytes that an epoch reads; not copied if so."""
         largest = max((int(array.max()) for array in arrays if array.size), default=0)
         dtype = np.int32 if largest < 2**31 else np.int64
-        return tuple(torch.from_numpy(a.astype(dtype)).to(self.device) for a in arrays)
+        return tuple(torch.from_numpy(a.astype(dtype, copy=False)).to(self.device) for a in arrays)
 
     def _list_pairs(self, indptr: Any, rows: Any, columns: Any) -> None:
         """Pairs (e, f) of positives of one row with column_e < column_f, sorted by that cell."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -145,7 +146,12 @@ class D2ACE(Selector):
         """Z: the labels present around each instance."""
         if found is None or found.rows.shape[1] == 0:
             return self.labels
-        return local_labels(self.labels, found.rows, include_self=include_self)
+        around = local_labels(self.labels, found.rows, include_self=include_self)
+        if around.nnz < 1 << 31:  # half the memory, and torch can read it where it is
+            around.indices, around.indptr = (
+                part.astype(np.int32, copy=False) for part in (around.indices, around.indptr)
+            )
+        return around
 
     @property
     def shardable(self) -> bool:

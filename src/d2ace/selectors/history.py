@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from . import fused
-from ._engine.compiling import compiled
+from ._engine.compiling import ran
 from ._engine.scratch import Scratch
 
 _UNSEEN = 0.5  # the prediction that stands for "never predicted"
@@ -125,9 +125,9 @@ class PredictionHistory(Memory):
         if self.compiles:
             flips = None if smoothing is None else self.flips
             numbers = self.slots, smoothing or 0.0, self.soft_flips
-            step = compiled(fused.advance)
-            step(probs, index, self.last, flips, changes, self.visits, *numbers)
-            return
+            state = self.last, flips, changes, self.visits
+            if ran(fused.advance, probs, index, *state, *numbers):
+                return
         visits = self.visits.index_select(0, index)
         visited = (visits > 0).to(probs.dtype).unsqueeze(1)  # a first visit changes nothing
         last, change, flip = self.scratch.take(3, len(index), q, probs.device, probs.dtype)

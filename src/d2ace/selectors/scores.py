@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from . import fused
-from ._engine.compiling import compiled
+from ._engine.compiling import ran
 from .fused import CLAMP, LEAST, MOST
 from .history import PredictionHistory
 
@@ -70,8 +70,8 @@ def uncertainty(history: PredictionHistory, trade_off: float) -> Tensor:
     tiny = torch.finfo(last.dtype).tiny  # x ln x is then exactly 0 at 0
     for rows in row_blocks(n, q, last.device):
         p, out, changes = last[rows], result[rows], history.changes[rows].unbind(1)
-        if history.compiles:
-            compiled(fused.uncertainty)(out, p, changes, per_change[rows], per_nat)
+        given = out, p, changes, per_change[rows], per_nat
+        if history.compiles and ran(fused.uncertainty, *given):
             continue
         log_p, rest, log_rest = history.scratch.take(3, len(p), q, p.device, p.dtype)
         torch.clamp_min(p, tiny, out=log_p).log_()
@@ -95,8 +95,8 @@ def hardness(history: PredictionHistory, positives: Positives, loss: str = "bce"
     n, q = last.shape
     for rows in row_blocks(n, q, last.device):
         p, out, place = last[rows], result[rows], positives.within(rows)
-        if history.compiles:
-            compiled(fused.hardness)(out, p, flips[rows], LOSS_ABOVE.get(loss))
+        given = out, p, flips[rows], LOSS_ABOVE.get(loss)
+        if history.compiles and ran(fused.hardness, *given):
             p, shares = p.view(-1)[place], flips[rows].view(-1)[place]
             out.view(-1)[place] = present_loss(p, loss).mul_(1.0 - shares)
             continue

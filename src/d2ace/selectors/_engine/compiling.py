@@ -1,24 +1,27 @@
 """Functions of tensors that torch compiles for large runs, and runs as they are elsewhere.
 
-Nothing depends on a compiler: where there is none, or it fails, the function itself is called.
+Nothing depends on a compiler: where there is none, or it fails, all goes on without, in silence.
 The environment variable TORCH_COMPILE_DISABLE=1, torch's own, switches compiling off.
 """
 
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-__all__ = ["Compiled", "compiled", "pays"]
+__all__ = ["pays", "ran", "run"]
 
 LEAST_PAIRS = 1 << 21
 """Up to here numbers are those of earlier versions to the last bit; compiled ones round anew."""
 LEAST_WORK = 1 << 33
 """Pairs times epochs from which compiling pays: it saves 4 ns a pair and epoch or more, so at
 least 34 s of a run, and takes 10 to 30 s, or 5 where torch finds its cache of an earlier run."""
+
+_NOTHING = object()
 
 
 def pays(n: int, q: int, epochs: int) -> bool:
@@ -30,34 +33,49 @@ def pays(n: int, q: int, epochs: int) -> bool:
     return n * q > LEAST_PAIRS and n * q * epochs >= LEAST_WORK
 
 
-class Compiled:
-    """A function of tensors, compiled when it is first called; itself where that fails."""
+def run(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What ``function`` gives, compiled where torch can."""
+    found = _compiled(function)(*arguments)
+    return function(*arguments) if found is _NOTHING else found
+
+
+def ran(function: Callable[..., None], *arguments: Any) -> bool:
+    """Whether torch can compile ``function`` and has called it; else nothing was done."""
+    return _compiled(function)(*arguments) is not _NOTHING
+
+
+class _Compiled:
+    """A function, compiled when it is first called; it gives _NOTHING where that fails."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._quick: Callable[..., Any] | None = None
+        self._fails = False
 
     def __call__(self, *arguments: Any) -> Any:
-        if self._quick is None:
-            self._quick = self._made()
-        if self._quick is self._function:
-            return self._function(*arguments)
-        from torch._dynamo.exc import TorchDynamoException
+        if self._fails:
+            return _NOTHING
+        import torch._dynamo as dynamo
 
         try:
-            return self._quick(*arguments)
-        except TorchDynamoException:  # of compiling, before anything is computed
-            self._quick = self._function
-            return self._function(*arguments)
-
-    def _made(self) -> Callable[..., Any]:
-        try:
-            return torch.compile(self._function, dynamic=True, fullgraph=True)
-        except RuntimeError:  # torch cannot on this version of Python
-            return self._function
+            if self._quick is not None:
+                return self._quick(*arguments)
+            if not dynamo.config.disable:
+                with warnings.catch_warnings():  # of torch's compiler, about itself
+                    warnings.simplefilter("ignore")
+                    self._quick = torch.compile(self._function, dynamic=True)
+                    return self._quick(*arguments)
+        except dynamo.exc.TorchDynamoException:
+            pass  # of compiling, before anything is computed
+        except RuntimeError:
+            if self._quick is not None:
+                raise
+            # torch has no compiler for this version of Python
+        self._fails = True
+        return _NOTHING
 
 
 @functools.cache
-def compiled(function: Callable[..., Any]) -> Compiled:
-    """``function``, compiled once for all selectors of the process."""
-    return Compiled(function)
+def _compiled(function: Callable[..., Any]) -> _Compiled:
+    """One for all selectors of the process."""
+    return _Compiled(function)
