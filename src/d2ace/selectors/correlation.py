@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor
 
+from ._engine.compiling import SAME_BITS
 from ._engine.kept_rows import KeptRows
 from .compact import Blocks
 from .scores import Positives, row_blocks
@@ -39,8 +40,8 @@ class LocalCorrelation:
 
     Y and Z never change, so their nonzero products are listed once: pairs of positives in one
     row (for C), and pairs of a positive with a label of Z (for Z C). Each epoch gathers and sums
-    them. If a list would take more than a byte or two per entry of the matrix, blocks of the matrices
-    are multiplied instead (``listed`` overrides this). Both routes give the same numbers.
+    them. If a list would take more than a byte or two per entry of the matrix, blocks of the
+    matrices are multiplied instead (``listed`` overrides this). Both routes give the same numbers.
     """
 
     def __init__(
@@ -68,7 +69,8 @@ class LocalCorrelation:
         (self.columns,) = self._compact(labels.indices)
         (self.by_column,) = self._compact(by_column)
 
-        budget = n * q // 4
+        # Sizes of published runs keep the route they had: in float64 the last bit depends on it.
+        budget = n * q // (2 if n * q <= SAME_BITS else 4)
         self.pairs_listed = listed if listed is not None else bool((owned**2).sum() <= budget)
         if self.pairs_listed:
             self._list_pairs(labels.indptr, rows, columns)
@@ -88,7 +90,7 @@ class LocalCorrelation:
         return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(self.device)
 
     def _compact(self, *arrays: Any) -> tuple[Tensor, ...]:
-        """int32 if every value fits, which halves the bytes that an epoch reads; not copied if so."""
+        """int32 if every value fits, which halves the bytes that an epoch reads."""
         largest = max((int(array.max()) for array in arrays if array.size), default=0)
         dtype = np.int32 if largest < 2**31 else np.int64
         return tuple(torch.from_numpy(a.astype(dtype, copy=False)).to(self.device) for a in arrays)

@@ -23,10 +23,13 @@ def column_moments(matrix: Tensor | Blocks, kept: KeptRows | None = None) -> tup
     # Rows made beforehand: small tensors that stay between large ones that go would break up the
     # memory that the next block needs.
     means, squares = torch.empty(2, len(blocks), q, dtype=matrix.dtype, device=matrix.device)
+    height = max((rows.stop - rows.start for rows in blocks), default=0)
+    room = torch.empty(height, q, dtype=matrix.dtype, device=matrix.device)
     for number, rows in enumerate(blocks):
         block = matrix[rows]
         torch.mean(block, dim=0, out=means[number])
-        torch.sum((block - means[number]).square_(), dim=0, out=squares[number])
+        deviation = torch.sub(block, means[number], out=room[: len(block)])
+        torch.sum(deviation.square_(), dim=0, out=squares[number])
     counts = [float(rows.stop - rows.start) for rows in blocks]
     mean = means.to(torch.float64)
     share = torch.tensor(counts, dtype=torch.float64, device=matrix.device).unsqueeze(1) / n

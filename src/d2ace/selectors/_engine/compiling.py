@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-__all__ = ["pays", "ran", "run"]
+__all__ = ["SAME_BITS", "pays", "ran", "run"]
 
-LEAST_PAIRS = 1 << 21
-"""Up to here numbers are those of earlier versions to the last bit; compiled ones round anew."""
+SAME_BITS = 1 << 21
+"""Pairs up to which numbers stay those of the published runs to the last bit."""
 LEAST_WORK = 1 << 33
 """Pairs times epochs from which compiling pays: it saves 4 ns a pair and epoch or more, so at
 least 34 s of a run, and takes 10 to 30 s, or 5 where torch finds its cache of an earlier run."""
@@ -30,7 +30,7 @@ def pays(n: int, q: int, epochs: int) -> bool:
     It asks for the run's size alone, not for the epochs left nor for time, so that the same run
     gives the same numbers again, resumed or not.
     """
-    return n * q > LEAST_PAIRS and n * q * epochs >= LEAST_WORK
+    return n * q > SAME_BITS and n * q * epochs >= LEAST_WORK
 
 
 def run(function: Callable[..., Any], *arguments: Any) -> Any:
