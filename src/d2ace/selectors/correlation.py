@@ -69,9 +69,11 @@ class LocalCorrelation:
         (self.columns,) = self._compact(labels.indices)
         (self.by_column,) = self._compact(by_column)
 
-        # Sizes of published runs keep the route they had: in float64 the last bit depends on it.
-        budget = n * q // (2 if n * q <= SAME_BITS else 4)
-        self.pairs_listed = listed if listed is not None else bool((owned**2).sum() <= budget)
+        # Sizes of published runs keep the route they had: the last bit may depend on it.
+        kept_bits = n * q <= SAME_BITS
+        budget = n * q // (2 if kept_bits else 4)
+        pairs = owned**2 if kept_bits else owned * (owned - 1) // 2
+        self.pairs_listed = listed if listed is not None else bool(pairs.sum() <= budget)
         if self.pairs_listed:
             self._list_pairs(labels.indptr, rows, columns)
         needed = int((owned * nearby).sum())
