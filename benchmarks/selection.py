@@ -59,12 +59,17 @@ def arrays_of(thing: Any, seen: set[int] | None = None) -> Iterator[int]:
     seen = set() if seen is None else seen
     if isinstance(thing, dict):
         for name, value in thing.items():
-            if name not in ("features", "_workspace"):  # the one is the caller's, the other scratch
+            if name not in ("features", "_workspace", "scratch"):  # the caller's; and room
                 yield from arrays_of(value, seen)
         return
-    if id(thing) in seen:
+    place = id(thing)
+    if isinstance(thing, torch.Tensor) and thing.numel():
+        place = thing.data_ptr()  # arrays and tensors may be the same memory
+    elif isinstance(thing, np.ndarray) and thing.size:
+        place = thing.ctypes.data
+    if place in seen:
         return
-    seen.add(id(thing))
+    seen.add(place)
     if isinstance(thing, torch.Tensor):
         yield thing.numel() * thing.element_size()
     elif isinstance(thing, np.ndarray):
@@ -125,7 +130,7 @@ def measure(
         for into, matrix in zip(target, source, strict=True):
             into.copy_(matrix)
 
-    for _ in range(2):
+    for _ in range(6):  # so often that all the memory of a history has been written to
         for _ in selector:
             pass
         observe()
@@ -169,13 +174,16 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--state", choices=("full", "compact"))
+    parser.add_argument("--epochs", type=int, default=100, help="with 10000000 it compiles")
     parser.add_argument("--information", action="store_true", help="that of ML-Unc alone")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     if arguments.information:
         information()
         return
-    given = {} if arguments.state is None else {"state": arguments.state}
+    given = {"epochs": arguments.epochs}
+    if arguments.state is not None:
+        given["state"] = arguments.state
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, batch {BATCH}\n")
     for size in (SIZES[int(number)] for number in arguments.sizes.split(",")):
         n, q, _ = size

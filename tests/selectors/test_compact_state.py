@@ -104,6 +104,24 @@ def test_the_worked_example(name):
     assert abs(kept - 0.105361) < compact.STEP
 
 
+def test_weights_made_by_blocks_are_those_of_the_whole_matrix():
+    n, q = 700, 1000  # two blocks, the second one shorter
+    generator = torch.Generator().manual_seed(0)
+    y = torch.rand(n, q, generator=generator) < 0.01
+    s = d2ace.D2ACE(y, warmup=0, batch_size=n, state="compact")
+    for _ in range(3):
+        s.observe(torch.arange(n), logits=3.0 * torch.randn(n, q, generator=generator))
+    ones = y.numpy().astype(float)  # and Z, as there are no neighbours
+    for name, found in s.weights.items():
+        a = s.metric(name).numpy().astype(float)
+        v = np.exp((a.mean(axis=0) + a.std(axis=0)) / 2)
+        m = ones * a
+        norm = np.sqrt((m**2).sum(axis=0))
+        c = m.T @ m / np.maximum(np.outer(norm, norm), 1e-300)
+        expected = a @ v + (m * (ones @ c)).sum(axis=1)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+
+
 def test_stated_distances_with_default_options():
     assert compact.uncertainty_bound(0.5) <= 0.0022
     assert compact.hardness_bound(0.7) <= 0.0009

@@ -42,8 +42,9 @@ def host_rows(index: Any, n: int, *, unique: bool) -> CheckedRows:
     if isinstance(index, Tensor):
         if index.is_meta:
             raise TypeError("index is on the meta device and holds no numbers; give real ones.")
-        index = index.detach().cpu().numpy()
-    array = as_array("index", index)
+        array = index.detach().cpu().numpy()
+    else:
+        array = as_array("index", index)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         _refuse_index(array.shape, array.dtype)
     if not array.size:

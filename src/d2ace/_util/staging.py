@@ -53,6 +53,7 @@ class Staging:
         self.capacity = max(1, min(self.n, PAIRS // self.q)) if gather else 0
         self.values = torch.empty((self.capacity, self.q), dtype=dtype, device=device)
         self.rows = np.empty(self.capacity, dtype=np.int64)
+        self.place = np.empty(self.n if gather else 0, dtype=np.int32)  # of a row in the buffer
         self.filled = 0
         self.marked = False
         self.fault = torch.zeros(3, dtype=torch.int64, device=device)  # kind, instance, label
@@ -98,11 +99,12 @@ class Staging:
         marked = self.marked
         self.filled, self.marked = 0, False
         index = _sent(rows, self.device)
-        turns = _turns(rows)
-        if len(turns) == 1:
+        places = np.arange(len(rows), dtype=np.int32)
+        self.place[rows] = places
+        if np.array_equal(self.place[rows], places):  # each row once
             self._advance(index, values, marked)
             return
-        for turn in turns:
+        for turn in _turns(rows):
             chosen = _sent(turn, self.device)
             self._advance(index[chosen], values.index_select(0, chosen), marked)
 

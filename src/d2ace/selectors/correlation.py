@@ -10,7 +10,9 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor
 
+from ._engine.compiling import SAME_BITS
 from ._engine.kept_rows import KeptRows
+from .compact import Blocks
 from .scores import Positives, row_blocks
 
 BINS = 5  # equal bins of uncertainty on [0, 1] for mutual information
@@ -38,8 +40,8 @@ class LocalCorrelation:
 
     Y and Z never change, so their nonzero products are listed once: pairs of positives in one
     row (for C), and pairs of a positive with a label of Z (for Z C). Each epoch gathers and sums
-    them. If a list would take more than two bytes per entry of the matrix, blocks of the matrices
-    are multiplied instead (``listed`` overrides this). Both routes give the same numbers.
+    them. If a list would take more than a byte or two per entry of the matrix, blocks of the
+    matrices are multiplied instead (``listed`` overrides this). Both routes give the same numbers.
     """
 
     def __init__(
@@ -64,10 +66,14 @@ class LocalCorrelation:
         self.positives = Positives(flat, labels.indptr, q)
         self.row_starts = self._tensor(labels.indptr[:-1])
         self.column_starts = self._tensor(np.searchsorted(columns[by_column], np.arange(q)))
-        self.columns, self.by_column = self._compact(columns, by_column)
+        (self.columns,) = self._compact(labels.indices)
+        (self.by_column,) = self._compact(by_column)
 
-        budget = n * q // 2
-        self.pairs_listed = listed if listed is not None else bool((owned**2).sum() <= budget)
+        # Sizes of published runs keep the route they had: the last bit may depend on it.
+        kept_bits = n * q <= SAME_BITS
+        budget = n * q // (2 if kept_bits else 4)
+        pairs = owned**2 if kept_bits else owned * (owned - 1) // 2
+        self.pairs_listed = listed if listed is not None else bool(pairs.sum() <= budget)
         if self.pairs_listed:
             self._list_pairs(labels.indptr, rows, columns)
         needed = int((owned * nearby).sum())
@@ -89,7 +95,7 @@ class LocalCorrelation:
         """int32 if every value fits, which halves the bytes that an epoch reads."""
         largest = max((int(array.max()) for array in arrays if array.size), default=0)
         dtype = np.int32 if largest < 2**31 else np.int64
-        return tuple(torch.from_numpy(a.astype(dtype)).to(self.device) for a in arrays)
+        return tuple(torch.from_numpy(a.astype(dtype, copy=False)).to(self.device) for a in arrays)
 
     def _list_pairs(self, indptr: Any, rows: Any, columns: Any) -> None:
         """Pairs (e, f) of positives of one row with column_e < column_f, sorted by that cell."""
@@ -111,9 +117,12 @@ class LocalCorrelation:
         context = around.indices[place].astype(np.int64) * self.q + np.repeat(columns, length)
         self.context, self.context_starts = self._compact(context, starts)
 
-    def masked(self, matrix: Tensor) -> Tensor:
+    def masked(self, matrix: Tensor | Blocks) -> Tensor:
         """M at the ones of Y, row by row: float64 [number of ones]."""
-        return matrix.view(-1).index_select(0, self.positives.flat).to(torch.float64)
+        flat = self.positives.flat
+        if isinstance(matrix, Tensor):
+            return matrix.view(-1).index_select(0, flat).to(torch.float64)
+        return matrix.at(flat).to(torch.float64)
 
     def cosines(self, masked: Tensor, *, epsilon: float = 0.0) -> Tensor:
         """C [q, q]: symmetric, with ones and zeros as diagonal; ``epsilon`` is added to norms."""
@@ -159,7 +168,7 @@ class LocalCorrelation:
             sums.append(dense.view(-1)[self.positives.within(rows)])
         return torch.cat([correlation.new_empty(0), *sums])  # a process may keep no rows
 
-    def enhancement(self, matrix: Tensor) -> Tensor:
+    def enhancement(self, matrix: Tensor | Blocks) -> Tensor:
         """phi: float64 [n]."""
         masked = self.masked(matrix)
         local = self.local_sums(self.cosines(masked).to(matrix.dtype).contiguous())

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from d2ace._util import validation as inputs
+from d2ace.selectors._engine.compiling import pays
 from d2ace.selectors._engine.options import CommonOptions
 
-from . import compact, probability, reference, scores
+from . import probability, reference, scores
 from .base import Selector
-from .compact import CompactHistory
+from .compact import Blocks, CompactHistory, HardnessBlocks, UncertaintyBlocks
 from .correlation import LocalCorrelation
 from .history import PredictionHistory
 from .labels import dynamic_weights, weighted_sum
@@ -144,7 +146,12 @@ class D2ACE(Selector):
         """Z: the labels present around each instance."""
         if found is None or found.rows.shape[1] == 0:
             return self.labels
-        return local_labels(self.labels, found.rows, include_self=include_self)
+        around = local_labels(self.labels, found.rows, include_self=include_self)
+        if around.nnz < 1 << 31:  # half the memory, and torch can read it where it is
+            around.indices, around.indptr = (
+                part.astype(np.int32, copy=False) for part in (around.indices, around.indptr)
+            )
+        return around
 
     @property
     def shardable(self) -> bool:
@@ -168,6 +175,7 @@ class D2ACE(Selector):
             window=self.window,
             flip_smoothing=self.flip_smoothing,
             soft_flips=self.is_reference,
+            compiles=pays(self.n, self.q, self.epochs),
         )
 
     def update(self, index: Tensor, probs: Tensor) -> None:
@@ -175,12 +183,20 @@ class D2ACE(Selector):
 
     def metric(self, name: str) -> Tensor:
         """U or H [n, q]; valid until the next one is asked for."""
-        source = compact if self.is_compact else scores
-        if name == "uncertainty":
-            return source.uncertainty(self.memory, self.trade_off)
-        return source.hardness(self.memory, self.local_correlation.positives, self.hardness_loss)
+        matrix = self._matrix(name)
+        return matrix if isinstance(matrix, Tensor) else matrix.whole()
 
-    def _weigh(self, matrix: Tensor) -> Tensor:
+    def _matrix(self, name: str) -> Tensor | Blocks:
+        if name == "uncertainty":
+            if self.is_compact:
+                return UncertaintyBlocks(self.memory, self.trade_off)
+            return scores.uncertainty(self.memory, self.trade_off)
+        positives = self.local_correlation.positives
+        if self.is_compact:
+            return HardnessBlocks(self.memory, positives, self.hardness_loss)
+        return scores.hardness(self.memory, positives, self.hardness_loss)
+
+    def _weigh(self, matrix: Tensor | Blocks) -> Tensor:
         """w_A = delta_A + phi_A."""
         v = dynamic_weights(matrix, self.label_weight, self.kept)
         weights = weighted_sum(matrix, v)
@@ -195,12 +211,12 @@ class D2ACE(Selector):
         return weights
 
     def instance_weights(self, wanted: Sequence[str] = _METRICS) -> dict[str, Tensor]:
-        return {name: self._weigh(self.metric(name)) for name in wanted}
+        return {name: self._weigh(self._matrix(name)) for name in wanted}
 
     def label_importance(self) -> dict[str, Tensor]:
         """v_U and v_H."""
         return {
-            name: dynamic_weights(self.metric(name), self.label_weight, self.kept)
+            name: dynamic_weights(self._matrix(name), self.label_weight, self.kept)
             for name in _METRICS
         }
 

@@ -115,19 +115,15 @@ def _complete(
     batch: Array, cumulative: Array, source: np.random.Generator, rest: _Keys | _Arrivals
 ) -> Array:
     size = batch.size
-    kept = _first_occurrences(batch)
+    kept = rest.first_occurrences(batch)
     for _ in range(rest.rounds):
         if kept.size == size:
             return kept
-        kept = _redrawn(kept, size, cumulative, source)
+        more = _independent(cumulative, (1, 2 * (size - kept.size) + 8), source)[0]
+        kept = rest.first_occurrences(np.concatenate([kept, more]))[:size]
     if kept.size < size:  # few rows hold most of the probability
         kept = np.concatenate([kept, rest.draw(kept, size - kept.size, source)])
     return kept
-
-
-def _redrawn(kept: Array, size: int, cumulative: Array, source: np.random.Generator) -> Array:
-    more = _independent(cumulative, (1, 2 * (size - kept.size) + 8), source)[0]
-    return _first_occurrences(np.concatenate([kept, more]))[:size]
 
 
 class _Keys:
@@ -137,6 +133,13 @@ class _Keys:
 
     def __init__(self, p: Array) -> None:
         self.p = p
+        self._place = np.empty(p.size, dtype=np.int32)  # of a row among those drawn
+
+    def first_occurrences(self, rows: Array) -> Array:
+        """Each row once, in the order drawn; several times quicker than by sorting."""
+        order = np.arange(rows.size, dtype=np.int32)
+        self._place[rows[::-1]] = order[::-1]  # what is written last stays
+        return rows[self._place[rows] == order]
 
     def draw(self, kept: Array, count: int, source: np.random.Generator) -> Array:
         left = np.ones(self.p.size, dtype=bool)
@@ -182,11 +185,6 @@ class _Arrivals(_Keys):
                 order = np.argsort(np.concatenate([keys, times]), kind="stable")[:count]
                 return np.concatenate([heavy, rows])[order]
         return super().draw(kept, count, source)  # the other rows are as uneven
-
-
-def _first_occurrences(rows: Array) -> Array:
-    _, first = np.unique(rows, return_index=True)
-    return rows[np.sort(first)]
 
 
 def exponential_keys(p: Array, source: np.random.Generator) -> Array:

@@ -11,6 +11,10 @@ import math
 import torch
 from torch import Tensor, nn
 
+from . import fused
+from ._engine.compiling import ran
+from ._engine.scratch import Scratch
+
 _UNSEEN = 0.5  # the prediction that stands for "never predicted"
 
 
@@ -70,7 +74,7 @@ class PredictionHistory(Memory):
     ``latest`` [n, 1 or 2, q] holds the last prediction and, with ``flip_smoothing`` (lambda_2),
     the moving average of flips. ``changes`` [n, n_t - 1, q] is a ring; its order does not matter,
     only its sum is used. In memory the [n, q] matrices lie one after the other: a pass over all
-    of them reads in order.
+    of them reads in order. With ``compiles``, torch compiles what is done to each pair.
     """
 
     latest: Tensor
@@ -86,6 +90,7 @@ class PredictionHistory(Memory):
         window: int,
         flip_smoothing: float | None = None,
         soft_flips: bool = False,
+        compiles: bool = False,
     ) -> None:
         latest = torch.zeros((1 if flip_smoothing is None else 2, n, q), dtype=dtype)
         latest[0] = _UNSEEN
@@ -97,6 +102,8 @@ class PredictionHistory(Memory):
         self.slots = window - 1
         self.flip_smoothing = flip_smoothing
         self.soft_flips = soft_flips
+        self.compiles = compiles
+        self.scratch = Scratch()
         self._workspace: Tensor | None = None
 
     @property
@@ -112,22 +119,32 @@ class PredictionHistory(Memory):
         return self.last.index_select(0, index)
 
     def update(self, index: Tensor, probs: Tensor) -> None:
+        n, _, q = self.changes.shape
+        changes = self.changes.transpose(0, 1).view(-1, q)
+        smoothing = self.flip_smoothing
+        if self.compiles:
+            flips = None if smoothing is None else self.flips
+            numbers = self.slots, smoothing or 0.0, self.soft_flips
+            state = self.last, flips, changes, self.visits
+            if ran(fused.advance, probs, index, *state, *numbers):
+                return
         visits = self.visits.index_select(0, index)
         visited = (visits > 0).to(probs.dtype).unsqueeze(1)  # a first visit changes nothing
-        last = self.last.index_select(0, index)
-        change = (probs - last).abs_().mul_(visited)
-        slot = (visits - 1) % self.slots
-        n, _, q = self.changes.shape
-        self.changes.transpose(0, 1).view(-1, q).index_copy_(0, slot * n + index, change)
-        if self.flip_smoothing is not None:
-            if self.soft_flips:
-                flip = change
-            else:
-                flip = binary(last).sub_(binary(probs)).abs_().mul_(visited)
-            flips = self.flips.index_select(0, index).lerp_(flip, self.flip_smoothing)
-            self.flips.index_copy_(0, index, flips)
+        last, change, flip = self.scratch.take(3, len(index), q, probs.device, probs.dtype)
+        torch.index_select(self.last, 0, index, out=last)
+        torch.sub(probs, last, out=change).abs_().mul_(visited)
+        changes.index_copy_(0, (visits - 1).remainder_(self.slots).mul_(n).add_(index), change)
         self.last.index_copy_(0, index, probs)
         self.visits.index_copy_(0, index, visits + 1)
+        if smoothing is None:
+            return
+        if self.soft_flips:
+            flip.copy_(change)
+        else:  # comparing in place is several times faster
+            torch.gt(probs, 0.5, out=flip)
+            torch.sub(last.gt_(0.5), flip, out=flip).abs_().mul_(visited)
+        flips = torch.index_select(self.flips, 0, index, out=change)
+        self.flips.index_copy_(0, index, flips.lerp_(flip, smoothing))
 
     @property
     def workspace(self) -> Tensor:

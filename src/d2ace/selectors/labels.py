@@ -8,33 +8,38 @@ import torch
 from torch import Tensor
 
 from ._engine.kept_rows import KeptRows
+from .compact import Blocks
 from .scores import row_blocks
 
 
-def column_moments(matrix: Tensor, kept: KeptRows | None = None) -> tuple[Tensor, Tensor]:
+def column_moments(matrix: Tensor | Blocks, kept: KeptRows | None = None) -> tuple[Tensor, Tensor]:
     """Mean and population standard deviation of every column, float64.
 
     Two passes inside each block of rows, blocks merged in float64: the variance is never negative.
     """
     kept = kept or KeptRows(len(matrix))
     n, q = kept.n, matrix.shape[1]
-    means, squares, counts = [], [], []
-    for rows in row_blocks(len(matrix), q, matrix.device):
+    blocks = list(row_blocks(len(matrix), q, matrix.device))
+    # Rows made beforehand: small tensors that stay between large ones that go would break up the
+    # memory that the next block needs.
+    means, squares = torch.empty(2, len(blocks), q, dtype=matrix.dtype, device=matrix.device)
+    height = max((rows.stop - rows.start for rows in blocks), default=0)
+    room = torch.empty(height, q, dtype=matrix.dtype, device=matrix.device)
+    for number, rows in enumerate(blocks):
         block = matrix[rows]
-        mean = block.mean(dim=0)
-        means.append(mean)
-        squares.append((block - mean).square_().sum(dim=0))
-        counts.append(float(len(block)))
-    none = matrix.new_zeros(0, q)  # where a process keeps no rows
-    mean = (torch.stack(means) if means else none).to(torch.float64)
+        torch.mean(block, dim=0, out=means[number])
+        deviation = torch.sub(block, means[number], out=room[: len(block)])
+        torch.sum(deviation.square_(), dim=0, out=squares[number])
+    counts = [float(rows.stop - rows.start) for rows in blocks]
+    mean = means.to(torch.float64)
     share = torch.tensor(counts, dtype=torch.float64, device=matrix.device).unsqueeze(1) / n
     mu = kept.sum((mean * share).sum(dim=0))
-    within = (torch.stack(squares) if squares else none).to(torch.float64).sum(dim=0) / n
+    within = squares.to(torch.float64).sum(dim=0) / n
     between = ((mean - mu).square() * share).sum(dim=0)
     return mu, kept.sum(within + between).sqrt_()
 
 
-def dynamic_weights(matrix: Tensor, form: str, kept: KeptRows | None = None) -> Tensor:
+def dynamic_weights(matrix: Tensor | Blocks, form: str, kept: KeptRows | None = None) -> Tensor:
     """v_j = exp((mu_j + sd_j)/2), or its linear form, or ones: float64 [q]."""
     if form == "none":
         return torch.ones(matrix.shape[1], dtype=torch.float64, device=matrix.device)
@@ -43,9 +48,15 @@ def dynamic_weights(matrix: Tensor, form: str, kept: KeptRows | None = None) -> 
     return half.exp() if form == "exp" else half
 
 
-def weighted_sum(matrix: Tensor, weights: Tensor) -> Tensor:
+def weighted_sum(matrix: Tensor | Blocks, weights: Tensor) -> Tensor:
     """delta_i = sum_j A_ij v_j, float64 [n]."""
-    return torch.mv(matrix, weights.to(matrix.dtype)).to(torch.float64)
+    weights = weights.to(matrix.dtype)
+    if isinstance(matrix, Tensor):
+        return torch.mv(matrix, weights).to(torch.float64)
+    found = weights.new_empty(len(matrix))
+    for rows in row_blocks(len(matrix), matrix.shape[1], matrix.device):
+        torch.mv(matrix[rows], weights, out=found[rows])
+    return found.to(torch.float64)
 
 
 def imbalance_ratio(labels: sp.csr_array) -> np.ndarray:

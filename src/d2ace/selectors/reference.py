@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .compact import Blocks
 from .correlation import BINS, LocalCorrelation, segment_sums
 from .probability import GUARD, normalise, quantised_probability
 
@@ -84,7 +85,7 @@ def cosines(local: LocalCorrelation, masked: Tensor) -> Tensor:
     return correlation / (correlation.sum(dim=1, keepdim=True) + _EPSILON)
 
 
-def enhancement(local: LocalCorrelation, matrix: Tensor, v: Tensor) -> Tensor:
+def enhancement(local: LocalCorrelation, matrix: Tensor | Blocks, v: Tensor) -> Tensor:
     """D2ACE's phi, of M v instead of M."""
     masked = local.masked(matrix)
     correlation = cosines(local, masked)

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from . import fused
+from ._engine.compiling import ran
+from .fused import CLAMP, LEAST, MOST
 from .history import PredictionHistory
 
-CLAMP = 1e-7  # probabilities enter the loss clamped to [CLAMP, 1 - CLAMP]
-LEAST, MOST = math.log(CLAMP), math.log1p(-CLAMP)
 LOSS_ABOVE = {"prob": 0.0, "reference": 1.0}  # plus the probability of the wrong state
 _BLOCK = {"cpu": 1 << 19}  # pairs a block; other devices take the whole matrix in a few blocks
 _BLOCK_ELSEWHERE = 1 << 26
@@ -57,11 +58,6 @@ class Positives:
         return self.flat[first:last] - rows.start * self.q
 
 
-def scratch_blocks(like: Tensor, rows: slice, count: int) -> list[Tensor]:
-    shape = (rows.stop - rows.start, like.shape[1])
-    return [torch.empty(shape, dtype=like.dtype, device=like.device) for _ in range(count)]
-
-
 def uncertainty(history: PredictionHistory, trade_off: float) -> Tensor:
     """U = lambda_1 E + (1 - lambda_1) D [n, q].
 
@@ -70,21 +66,22 @@ def uncertainty(history: PredictionHistory, trade_off: float) -> Tensor:
     last, result = history.last, history.workspace
     n, q = last.shape
     per_change = (1.0 - trade_off) / history.change_count().to(last.dtype).unsqueeze(1)
+    per_nat = trade_off / math.log(2.0)
     tiny = torch.finfo(last.dtype).tiny  # x ln x is then exactly 0 at 0
-    scratch: list[Tensor] = []
     for rows in row_blocks(n, q, last.device):
-        p, out = last[rows], result[rows]
-        scratch = scratch or scratch_blocks(last, rows, 3)
-        log_p, rest, log_rest = (buffer[: len(p)] for buffer in scratch)
+        p, out, changes = last[rows], result[rows], history.changes[rows].unbind(1)
+        given = out, p, changes, per_change[rows], per_nat
+        if history.compiles and ran(fused.uncertainty, *given):
+            continue
+        log_p, rest, log_rest = history.scratch.take(3, len(p), q, p.device, p.dtype)
         torch.clamp_min(p, tiny, out=log_p).log_()
         torch.sub(1.0, p, out=rest)
         torch.clamp_min(rest, tiny, out=log_rest).log_()
-        changes = history.changes[rows]
-        out.copy_(changes[:, 0])
-        for slot in range(1, changes.shape[1]):  # twice as fast as a sum over the slots
-            out.add_(changes[:, slot])
+        out.copy_(changes[0])
+        for change in changes[1:]:  # twice as fast as a sum over the slots
+            out.add_(change)
         negative_entropy = log_p.mul_(p).addcmul_(rest, log_rest)
-        out.mul_(per_change[rows]).add_(negative_entropy, alpha=-trade_off / math.log(2.0))
+        out.mul_(per_change[rows]).add_(negative_entropy, alpha=-per_nat)
     return result
 
 
@@ -94,15 +91,17 @@ def hardness(history: PredictionHistory, positives: Positives, loss: str = "bce"
     ``loss`` is "bce", "prob" (one minus the probability of the true state) or "reference" (two
     minus it).
     """
-    last, result = history.last, history.workspace
+    last, flips, result = history.last, history.flips, history.workspace
     n, q = last.shape
-    scratch: list[Tensor] = []
     for rows in row_blocks(n, q, last.device):
-        p, out = last[rows], result[rows]
-        place = positives.within(rows)
-        scratch = scratch or scratch_blocks(last, rows, 1)
-        negative_loss = torch.neg(p, out=scratch[0][: len(p)])
-        flat = negative_loss.view(-1)
+        p, out, place = last[rows], result[rows], positives.within(rows)
+        given = out, p, flips[rows], LOSS_ABOVE.get(loss)
+        if history.compiles and ran(fused.hardness, *given):
+            p, shares = p.view(-1)[place], flips[rows].view(-1)[place]
+            out.view(-1)[place] = present_loss(p, loss).mul_(1.0 - shares)
+            continue
+        (negative_loss,) = history.scratch.take(1, len(p), q, p.device, p.dtype)
+        flat = torch.neg(p, out=negative_loss).view(-1)
         if loss == "bce":  # ln(1 - p) and, at the positives, ln p: both exact in p
             at_positives = flat[place].neg_().log_()
             negative_loss.log1p_()
@@ -111,5 +110,12 @@ def hardness(history: PredictionHistory, positives: Positives, loss: str = "bce"
         else:
             flat[place] = -1.0 - flat[place]
             negative_loss.clamp_(CLAMP - 1.0, -CLAMP).sub_(LOSS_ABOVE[loss])
-        torch.mul(negative_loss, history.flips[rows], out=out).sub_(negative_loss)
+        torch.mul(negative_loss, flips[rows], out=out).sub_(negative_loss)
     return result
+
+
+def present_loss(probs: Tensor, loss: str) -> Tensor:
+    """The loss where the label is present."""
+    if loss == "bce":
+        return probs.log().clamp_(LEAST, MOST).neg_()
+    return (1.0 - probs).clamp_(CLAMP, 1.0 - CLAMP).add_(LOSS_ABOVE[loss])
