@@ -14,7 +14,7 @@ from . import reference
 from .base import Selector
 from .history import PredictionMoments
 from .probability import level
-from .scores import row_blocks, scratch_blocks
+from .scores import row_blocks
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -68,11 +68,12 @@ class Active(Selector):
         divisor = (visits - self.ddof).clamp_min(1).to(self.dtype)
         others = (visits - 1).clamp_min(1).to(self.dtype)
         score = torch.empty(count, dtype=torch.float64, device=visits.device)
-        scratch: list[Tensor] = []
+        room: Tensor | None = None
         for rows in row_blocks(count, self.q, visits.device):
-            scratch = scratch or scratch_blocks(memory.squares, rows, 2)
-            variance, pairs = (buffer[: rows.stop - rows.start] for buffer in scratch)
-            torch.div(memory.squares[rows], divisor[rows], out=variance)
+            squares = memory.squares[rows]
+            room = squares.new_empty(2, *squares.shape) if room is None else room
+            variance, pairs = room[:, : len(squares)]
+            torch.div(squares, divisor[rows], out=variance)
             torch.square(variance, out=pairs)
             torch.addcdiv(variance, pairs, others[rows], out=pairs).sqrt_()
             torch.sum(pairs, dim=1, dtype=torch.float64, out=score[rows])
