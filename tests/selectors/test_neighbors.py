@@ -80,6 +80,48 @@ def test_few_pairs_are_measured_twice(kind, per_row, monkeypatch):
     assert len(sizes) < len(x) / 4
 
 
+def crowd(kind: str) -> np.ndarray:
+    """Rows with many equal distances, which trees are slow to tell apart."""
+    rng = np.random.default_rng(0)
+    if kind == "few distinct rows":
+        return rng.normal(size=(7, 4))[rng.integers(0, 7, 1_500)]
+    if kind == "one crowd":
+        return rng.normal(size=(1_500, 4)) * (np.arange(1_500) % 2)[:, None]
+    if kind == "grid":
+        return rng.integers(0, 4, (1_500, 4)).astype(float)
+    if kind == "signed zeros":
+        return rng.choice([0.0, -0.0, 1.0], (1_500, 3))
+    axis = np.arange(-9, 10)  # 1,152 whole vectors with a squared length of 70, and their centre
+    points = np.stack(np.meshgrid(axis, axis, axis, axis), axis=-1).reshape(-1, 4)
+    around = points[(points**2).sum(axis=1) == 70]
+    return np.concatenate([around, np.zeros((1, 4))]).astype(float)
+
+
+@pytest.mark.parametrize(
+    "kind", ["few distinct rows", "one crowd", "grid", "signed zeros", "a sphere and its centre"]
+)
+@pytest.mark.parametrize(("k", "include_self"), [(6, False), (5, True), (40, False)])
+def test_a_tree_finds_the_same_among_crowds(kind, k, include_self):
+    x = crowd(kind)
+    found = nearest(torch.from_numpy(x), k, include_self=include_self, method="tree")
+    assert np.array_equal(found.numpy(), slow_nearest(x, k, include_self))
+
+
+@pytest.mark.parametrize(
+    ("kind", "per_row"), [("few distinct rows", 1), ("one crowd", 5), ("grid", 60)]
+)
+def test_a_tree_does_not_compare_all_rows_of_a_crowd(kind, per_row, monkeypatch):
+    x, pairs, measured = crowd(kind), [], exact_search.DenseRows.exact_distances
+
+    def counted(self, rows, columns):
+        pairs.append(columns.numel())
+        return measured(self, rows, columns)
+
+    monkeypatch.setattr(exact_search.DenseRows, "exact_distances", counted)
+    nearest(torch.from_numpy(x), 6, method="tree")
+    assert sum(pairs) < per_row * len(x)
+
+
 def test_blocks_do_not_matter(monkeypatch):
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(1_500, 6)))
     whole = nearest(x, 7)

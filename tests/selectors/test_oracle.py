@@ -168,12 +168,13 @@ def test_ml_unc_in_single_precision(data):
     q=st.integers(1, 6),
     seed=st.integers(0, 2**32 - 1),
     target=st.sampled_from([0.0, 0.25, 0.5, 0.7, 1.0]),
-    cap=st.sampled_from([None, 1.5]),
+    cap=st.sampled_from([None, 1.5, 0.5]),
+    tied=st.booleans(),  # as of a row that is twice in a batch
 )
-def test_balance_mask_agrees(size, q, seed, target, cap):
+def test_balance_mask_agrees(size, q, seed, target, cap, tied):
     rng = np.random.default_rng(seed)
     labels = rng.random((size, q)) < rng.random(q)
-    keys = rng.random((size, q))
+    keys = rng.integers(0, 4, (size, q)) if tied else rng.random((size, q))
     ours = selective_mask(torch.from_numpy(labels), torch.from_numpy(keys), target, cap)
     np.testing.assert_allclose(ours, oracle.selective_mask(labels, keys, target, cap), rtol=1e-12)
 

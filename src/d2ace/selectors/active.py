@@ -14,6 +14,7 @@ from . import reference
 from .base import Selector
 from .history import PredictionMoments
 from .probability import level
+from .scores import row_blocks
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -62,10 +63,19 @@ class Active(Selector):
         self.memory.update(index, probs)
 
     def instance_weights(self) -> dict[str, Tensor]:
-        visits = self.memory.visits.unsqueeze(1)
-        others = (visits - 1).clamp_min(1)
-        variance = self.memory.squares / (visits - self.ddof).clamp_min(1).to(self.dtype)
-        score = torch.addcdiv(variance, variance.square(), others.to(variance.dtype)).sqrt_()
-        score *= visits > 1  # one prediction has no variance
-        weights = self.kept.whole(score.sum(dim=1, dtype=torch.float64))
-        return {"variance": level(weights, self.dtype)}
+        memory, count = self.memory, self.kept.count
+        visits = memory.visits.unsqueeze(1)
+        divisor = (visits - self.ddof).clamp_min(1).to(self.dtype)
+        others = (visits - 1).clamp_min(1).to(self.dtype)
+        score = torch.empty(count, dtype=torch.float64, device=visits.device)
+        room: Tensor | None = None
+        for rows in row_blocks(count, self.q, visits.device):
+            squares = memory.squares[rows]
+            room = squares.new_empty(2, *squares.shape) if room is None else room
+            variance, pairs = room[:, : len(squares)]
+            torch.div(squares, divisor[rows], out=variance)
+            torch.square(variance, out=pairs)
+            torch.addcdiv(variance, pairs, others[rows], out=pairs).sqrt_()
+            torch.sum(pairs, dim=1, dtype=torch.float64, out=score[rows])
+        score *= memory.visits > 1  # one prediction has no variance
+        return {"variance": level(self.kept.whole(score), self.dtype)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,31 +18,52 @@ from .base import Selector
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+_STEP = -7046029254386353131  # 0x9E3779B97F4A7C15, between the numbers of two pairs
+
 
 def selective_mask(
-    labels: Tensor, keys: Tensor, target: float = 0.5, cap: float | None = None
+    labels: Tensor,
+    keys: Tensor,
+    target: float = 0.5,
+    cap: float | None = None,
+    dtype: torch.dtype = torch.float64,
 ) -> Tensor:
     """V [b, q]: loss weights that give every label the target share of positives.
 
-    Of the class in excess the pairs with the smallest ``keys`` are kept; the other class is
-    weighted up. ``labels`` is boolean; the result has the sum b per label where both classes occur.
+    Of the class in excess the pairs with the smallest ``keys`` are kept, the first of equal ones;
+    the other class is weighted up. ``labels`` is boolean; the result has the sum b per label where
+    both classes occur.
     """
     size = labels.shape[0]
-    positives = labels.sum(dim=0, dtype=torch.float64)
+    positives = labels.sum(dim=0).to(torch.float64)
     aim = target * size
     too_many = positives > aim + 1e-9
-    too_few = positives < aim - 1e-9
-    excess = torch.where(too_many, labels, ~labels)  # the class that is thinned out
-    keep = torch.where(too_many, math.floor(aim + 0.5), math.floor(size - aim + 0.5))
-    hidden = torch.iinfo(keys.dtype).max if not keys.is_floating_point() else torch.inf
-    order = keys.masked_fill(~excess, hidden).argsort(dim=0, stable=True)
-    rank = torch.empty_like(order).scatter_(
-        0, order, torch.arange(size, device=order.device).unsqueeze(1).expand_as(order)
-    )
+    uneven = too_many | (positives < aim - 1e-9)
     scarce = torch.where(too_many, (size - aim) / (size - positives), aim / positives)
-    weight = torch.where(excess, (rank < keep).to(torch.float64), scarce)
-    weight = torch.where(too_many | too_few, weight, 1.0)
-    return weight if cap is None else weight.clamp_max(cap)
+    scarce = torch.where(uneven, scarce, 1.0)
+    lacking = labels != too_many  # pairs of the class that is weighted up
+    hidden = torch.iinfo(keys.dtype).max if not keys.is_floating_point() else torch.inf
+    keys = keys.masked_fill(lacking, hidden)
+    many, few = math.floor(aim + 0.5), math.floor(size - aim + 0.5)
+    limit = _smallest(keys, many)
+    if few != many:
+        limit = torch.where(too_many, limit, _smallest(keys, few))
+    kept, last = keys < limit, keys == limit
+    left = torch.where(too_many, many, few) - kept.sum(dim=0)
+    kept |= last.logical_and_(last.cumsum(dim=0, dtype=torch.int32) <= left)
+    kept |= ~uneven
+    weight = torch.where(lacking, scarce.to(dtype), kept.to(dtype))
+    return weight if cap is None else weight.clamp_max_(cap)
+
+
+def _smallest(keys: Tensor, count: int) -> Tensor:
+    """The key of that rank in each column, from 1; of rank 0 the least possible one: [q]."""
+    if count == 0:
+        least = -torch.inf if keys.is_floating_point() else torch.iinfo(keys.dtype).min
+        return keys.new_full((keys.shape[1],), least)
+    if keys.device.type == "cpu":  # NumPy takes a tenth of torch's time
+        return torch.from_numpy(np.partition(keys.numpy(), count - 1, axis=0)[count - 1])
+    return keys.kthvalue(count, dim=0).values
 
 
 def pair_keys(seed: int, epoch: int, rows: Tensor, q: int) -> Tensor:
@@ -49,12 +71,19 @@ def pair_keys(seed: int, epoch: int, rows: Tensor, q: int) -> Tensor:
 
     The finaliser of SplitMix64 on the pair's number; shifts are made logical by masking.
     """
-    start = np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64).view(np.int64)[0]
-    pairs = rows.unsqueeze(1) * q + torch.arange(q, device=rows.device)
-    x = pairs * -7046029254386353131 + int(start)  # 0x9E3779B97F4A7C15
-    x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * -4658895280553007687  # 0xBF58476D1CE4E5B9
-    x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685  # 0x94D049BB133111EB
-    return (x ^ ((x >> 31) & 0x1FFFFFFFF)) >> 1  # below the maximum, which marks hidden pairs
+    by_row = rows * q * _STEP + _start(seed, epoch)
+    x = by_row.unsqueeze(1) + torch.arange(q, device=rows.device) * _STEP
+    x.bitwise_xor_((x >> 30).bitwise_and_(0x3FFFFFFFF)).mul_(-4658895280553007687)
+    x.bitwise_xor_((x >> 27).bitwise_and_(0x1FFFFFFFFF)).mul_(-7723592293110705685)
+    # 0xBF58476D1CE4E5B9 and 0x94D049BB133111EB; in the end below the maximum, for hidden pairs
+    return x.bitwise_xor_((x >> 31).bitwise_and_(0x1FFFFFFFF)).bitwise_right_shift_(1)
+
+
+@lru_cache(maxsize=16)
+def _start(seed: int, epoch: int) -> int:
+    """Where the numbers of an epoch start."""
+    words = np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64)
+    return int(words.view(np.int64)[0])
 
 
 class Balance(Selector):
@@ -134,4 +163,4 @@ class Balance(Selector):
         if not len(rows):
             return torch.ones(0, self.q, device=rows.device)
         keys = pair_keys(self.seed, epoch, rows, self.q)
-        return selective_mask(self.labels_at(rows), keys, self.target, self.cap)
+        return selective_mask(self.labels_at(rows), keys, self.target, self.cap, self.dtype)

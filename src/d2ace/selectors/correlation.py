@@ -16,9 +16,10 @@ from .compact import Blocks
 from .scores import Positives, row_blocks
 
 BINS = 5  # equal bins of uncertainty on [0, 1] for mutual information
-JOINT = 1 << 23  # entries of a joint-count table: 64 MiB; up to 579 labels fit at once
+JOINT = 1 << 20  # entries of a joint-count table: 8 MiB, which stay in cache
 _ONE_HOT = 1 << 22  # entries of G multiplied at once
 _STRIPE = 256  # columns of G that a product takes on its left
+_PAIR = 1 << 12  # more than rows are multiplied at once; its square is exact in float32
 _EMPTY = 1e-12  # a column of M with a norm below this has no direction
 
 
@@ -203,9 +204,13 @@ class _BinCounts:
         n, q = uncertainty.shape
         device = uncertainty.device
         bins = torch.empty(n, q, dtype=torch.int8, device=device)
+        single = torch.zeros(q, BINS, dtype=torch.int64, device=device)
         for rows in row_blocks(n, q, device):
-            bins[rows] = (uncertainty[rows] * BINS).clamp_(0, BINS - 1)  # cut to whole numbers
-        single = torch.stack([(bins == number).sum(dim=0) for number in range(BINS)], dim=1)
+            block = (uncertainty[rows] * BINS).clamp_(0, BINS - 1).trunc_()
+            bins[rows], equal = block, torch.empty_like(block)
+            for number in range(BINS):  # comparing and adding up floats is quickest
+                torch.eq(block, number, out=equal)
+                single[:, number] += equal.sum(dim=0, dtype=torch.float64).to(torch.int64)
         single = kept.sum(single)
         self.usual = single.argmax(dim=1)
         """The most frequent bin of each label."""
@@ -217,17 +222,28 @@ class _BinCounts:
         self.together = kept.sum(self._products(bins, kept.n))
 
     def _products(self, bins: Tensor, n: int) -> Tensor:
-        """G^T G; whole numbers up to n, which float32 holds exactly below 2^24 rows."""
+        """G^T G; whole numbers up to n, which float32 holds exactly below 2^24 rows.
+
+        Two columns of G enter a product as one, the second times _PAIR, as a few thousand rows
+        count to less than that: half the work.
+        """
         dtype = torch.float32 if n < 1 << 24 else torch.float64
-        label, number = self.place // BINS, (self.place % BINS).to(torch.int8)
+        label, number = self.place // BINS, (self.place % BINS).to(dtype)
         width = len(label)
         counts = torch.zeros(width, width, dtype=dtype, device=bins.device)
         stripes = [slice(at, min(at + _STRIPE, width)) for at in range(0, width, _STRIPE)]
-        for rows in torch.split(bins, max(1, _ONE_HOT // max(1, width))):
-            one_hot = (rows.index_select(1, label) == number).to(dtype)
+        height = max(1, min(_PAIR - 1, _ONE_HOT // max(1, width)))
+        for rows in torch.split(bins, height):
+            one_hot = rows.to(dtype).index_select(1, label)
+            torch.eq(one_hot, number, out=one_hot)
             for stripe in stripes:
+                first, second = one_hot[:, stripe][:, ::2].clone(), one_hot[:, stripe][:, 1::2]
+                first[:, : second.shape[1]].add_(second, alpha=_PAIR)
+                both = first.T @ one_hot[:, stripe.start :]
+                of_second = (both / _PAIR).floor_()
                 upper = counts[stripe, stripe.start :]
-                upper.addmm_(one_hot[:, stripe].T, one_hot[:, stripe.start :])
+                upper[::2] += both.sub_(of_second, alpha=_PAIR)
+                upper[1::2] += of_second[: second.shape[1]]
         for stripe in stripes:
             counts[stripe, : stripe.start] = counts[: stripe.start, stripe].T
         return counts

@@ -114,16 +114,16 @@ class DIHCL(Selector):
 
     def update(self, index: Tensor, probs: Tensor) -> None:
         memory, now = self.memory, self._clock()
-        spent = now - memory.rate_sum[index]
+        spent = now - memory.rate_sum.index_select(0, index)  # quicker than [index]
         new = self._scaled(self._feedback(index, probs), spent, index)
-        old = memory.hardness[index]
+        old = memory.hardness.index_select(0, index)
         if self.gamma_on == "episode":
             # r <- gamma r at the start of an episode, for all rows, is r / gamma^episode here
             renewed = old + new / self.gamma ** self.episode_at(self.drawn_epoch)
         else:
             share = self.gamma if self.gamma_on == "new" else 1.0 - self.gamma
             renewed = share * new + (1.0 - share) * old
-        counts = memory.visits[index] > 0
+        counts = memory.visits.index_select(0, index) > 0
         if self.is_original:
             counts &= spent > 0
         memory.hardness.index_copy_(0, index, torch.where(counts, renewed, old))

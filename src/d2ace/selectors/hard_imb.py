@@ -68,8 +68,12 @@ class HardImb(Selector):
         """The static weight [n] of local imbalance."""
 
     @property
-    def shardable(self) -> bool:
+    def merges_updates(self) -> bool:  # type: ignore[override]
         return not self.is_reference  # its table asks for the largest loss in every batch
+
+    @property
+    def shardable(self) -> bool:
+        return not self.is_reference
 
     def make_memory(self) -> LastLoss:
         memory = LastLoss(self.kept.count, self.q)

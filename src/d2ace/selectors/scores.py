@@ -32,7 +32,8 @@ def row_blocks(n: int, q: int, device: torch.device) -> Iterator[slice]:
 
 def cross_entropy(probs: Tensor, labels: Tensor) -> Tensor:
     """l_ij = -ln of the probability given to the true state; ``labels`` is boolean."""
-    return torch.where(labels, probs, 1.0 - probs).log_().clamp_(LEAST, MOST).neg_()
+    true = labels.logical_not().to(probs.dtype).sub_(probs).abs_()  # quicker than to choose
+    return true.log_().clamp_(LEAST, MOST).neg_()
 
 
 def row_loss(probs: Tensor, labels: Tensor) -> Tensor:
