@@ -23,6 +23,8 @@ from d2ace.selectors import DistributedSelector
 WORLD, N, Q, BATCH, EPOCHS = 4, 101, 5, 14, 4  # blocks of 26, 26, 26 and 23 rows
 METHODS = ("random", "balance", "active", "recent", "hard_imb", "ml_unc", "d2ace", "online_batch",
            "ada_boundary")  # fmt: skip
+SENT = [(name, *shape) for name in ("d2ace", "ml_unc") for shape in ((20_000, 6), (2_000, 60))]
+COUNTS = Path("/proc/self/io")  # on Linux
 REFUSED = ("dihcl", "info_batch", "trim")
 
 
@@ -136,6 +138,25 @@ def uneven(rank: int) -> str:
     return refusal(drive.batches.share)
 
 
+def written() -> int:
+    """Bytes that this process wrote so far, to files and to others."""
+    (line,) = [line for line in COUNTS.read_text().splitlines() if line.startswith("wchar:")]
+    return int(line.split()[1])
+
+
+def sent(name: str, n: int, q: int) -> int:
+    """The bytes that this process sends for a P of n rows, by the system's count."""
+    labels = (torch.rand(n, q, generator=torch.Generator().manual_seed(0)) < 0.1).float()
+    selector = d2ace.make_selector(name, labels, batch_size=1000, epochs=9, warmup=1)
+    batches = DistributedSelector(selector, shard=True)
+    for rows in batches:
+        batches.observe(rows, logits=labels[rows] - 0.3)
+    batches.share()
+    before = written()
+    assert len(selector.probabilities) == n
+    return written() - before
+
+
 def refused() -> dict[str, str]:
     def sharded(**options: Any) -> Callable[[], Any]:
         return lambda: DistributedSelector(make(**options), shard=True)
@@ -172,6 +193,8 @@ def four(rank: int, folder: Path) -> None:
     seen: dict[str, Any] = {name: Drive(made()).train(EPOCHS).seen()
                             for name, made in cases().items()}  # fmt: skip
     seen |= {"invalid": invalid(rank), "uneven": uneven(rank), "refused": refused()}
+    if COUNTS.exists():
+        seen["sent"] = [sent(*each) for each in SENT]
     saved_states(folder)
     torch.save(seen, folder / f"{rank}.pt")
     distributed.barrier()

@@ -13,9 +13,11 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from distributed_four import (
+    COUNTS,
     EPOCHS,
     METHODS,
     REFUSED,
+    SENT,
     WORLD,
     Drive,
     cases,
@@ -104,6 +106,15 @@ def test_each_process_keeps_a_share_of_the_state(four, name):
     kept = [rank[name]["kept"] for rank in four]
     assert sum(kept) == alone
     assert max(kept) <= 0.26 * alone
+
+
+@pytest.mark.skipif(not COUNTS.exists(), reason="Linux counts what a process sends")
+@pytest.mark.parametrize("case", range(len(SENT)))
+def test_processes_send_a_number_a_row_and_half_of_each_matrix(four, case):
+    """n + q^2 numbers of 8 bytes; a sum takes up to twice its length."""
+    _, n, q = SENT[case]
+    for rank in four:
+        assert 4 * n < rank["sent"][case] < 8 * (n + 2 * q * (q + 1)) + 8192
 
 
 def test_rows_are_trained_where_they_are_kept(four):
