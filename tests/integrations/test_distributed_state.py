@@ -146,8 +146,23 @@ def test_all_processes_refuse_an_invalid_batch(four):
 
 
 def test_processes_that_observe_different_numbers_of_batches_say_so(four):
+    for told in chain.from_iterable(rank["uneven"] for rank in four):
+        assert "The 4 processes observed 0, 3, 8, 8 batches" in told
+
+
+@pytest.mark.parametrize("what", ["method", "shape", "options", "on_invalid", "shard"])
+def test_selectors_that_differ_are_refused_before_training(four, what):
     for rank in four:
-        assert "The 4 processes observed 0, 3, 8, 8 batches" in rank["uneven"]
+        told = rank["different"][what]
+        assert told.startswith("UserError: The selectors of the 4 processes were not made alike (")
+        assert what in told.partition(")")[0]
+
+
+def test_states_of_other_data_are_refused(four):
+    for rank in four:
+        assert "The state was saved with labels" in rank["other"]["rows"]
+        assert "The state was saved with other features" in rank["other"]["features"]
+        assert "Size mismatch between saved torch.Size([101])" in rank["other"]["number"]
 
 
 @pytest.mark.parametrize("name", [*REFUSED, "insights", "table", "direct"])
@@ -161,6 +176,12 @@ def test_a_process_that_dies_ends_the_others(folder):
         told = written(folder, f"lost-{rank}")
         assert told.startswith("RunError: The processes lost each other")
         assert told.endswith("start all of them again from the last state that was saved.")
+
+
+def test_a_process_that_does_not_answer_ends_the_others(folder):
+    """After the time that the user gave the process group."""
+    assert "The processes lost each other" in written(folder, "silent")
+    assert "2000ms" in written(folder, "silent")
 
 
 def test_a_state_is_resumed_with_another_number_of_processes(folder):
