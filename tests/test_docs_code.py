@@ -137,12 +137,17 @@ PRINTED = {
     "reference/metrics.md": ["0 labels have one class only", "nan nan", "Random win"],
     "reference/models.md": ["classification"],
 }
-NOISY = [  # what the frameworks say of themselves
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
-]
+NOISY = {  # what the frameworks say of themselves
+    "how-to/lightning.md": [
+        pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+        pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec"),
+    ],
+    "how-to/several-processes.md": [
+        pytest.mark.filterwarnings("ignore:torch.distributed is .*uninitialized"),
+    ],
+}
 WITH_PYTHON = [
-    pytest.param(page, marks=NOISY if page == "how-to/lightning.md" else ())
+    pytest.param(page, marks=NOISY.get(page, ()))
     for page in PAGES
     if blocks(page, "python") and not page.startswith("tutorials/")  # these run as notebooks
 ]

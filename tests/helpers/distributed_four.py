@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from d2ace.selectors import DistributedSelector
 WORLD, N, Q, BATCH, EPOCHS = 4, 101, 5, 14, 4  # blocks of 26, 26, 26 and 23 rows
 METHODS = ("random", "balance", "active", "recent", "hard_imb", "ml_unc", "d2ace", "online_batch",
            "ada_boundary")  # fmt: skip
+SENT = [(name, *shape) for name in ("d2ace", "ml_unc") for shape in ((20_000, 6), (2_000, 60))]
+COUNTS = Path("/proc/self/io")  # on Linux
 REFUSED = ("dihcl", "info_batch", "trim")
 
 
@@ -126,14 +130,66 @@ def invalid(rank: int) -> dict[str, Any]:
     return {"told": told, "row": row if rank == 2 else -1, "P": drive.selector.probabilities}
 
 
-def uneven(rank: int) -> str:
+def uneven(rank: int, *, shard: bool) -> str:
     """One process leaves an epoch early, and another one observes nothing at all."""
-    drive = Drive(make("d2ace"))
+    drive = Drive(make("d2ace"), shard=shard)
     for number, rows in enumerate(drive.batches):
         if rank == 0 or (rank == 1 and number == 3):
             break
         drive.batches.observe(rows, logits=predictions(rows, 1))
     return refusal(drive.batches.share)
+
+
+def other(folder: Path) -> dict[str, str]:
+    """States of other data; each refusal leaves the selector as it was."""
+    labels, features = problem()
+    made = {"batch_size": BATCH, "epochs": EPOCHS, "warmup": 1, "seed": 2, "dtype": torch.float64}
+    selectors = {
+        "rows": d2ace.D2ACE(labels.flip(0), features, **made),
+        "features": d2ace.D2ACE(labels, features + 1, **made),
+        "number": make("d2ace", n=N - 11),
+    }
+    told = {}
+    for what, selector in selectors.items():
+        state = {"selector": DistributedSelector(selector, shard=True)}
+        try:
+            dcp.load(state, checkpoint_id=folder / "one")
+        except BaseException as refused:  # torch's own is no Exception
+            told[what] = str(refused)
+        assert selector.next_epoch == 1
+    return told
+
+
+def different(rank: int) -> dict[str, str]:
+    """Selectors that one process made in another way."""
+    one = rank == 1
+    drives = {
+        "method": Drive(make("active" if one else "d2ace")),
+        "shape": Drive(make("d2ace", n=N - one)),
+        "options": Drive(make("d2ace", window=3 if one else 5)),
+        "on_invalid": Drive(make("d2ace", on_invalid="skip" if one else "error")),
+        "shard": Drive(make("d2ace"), shard=not one),
+    }
+    return {what: refusal(partial(drive.train, 1)) for what, drive in drives.items()}
+
+
+def written() -> int:
+    """Bytes that this process wrote so far, to files and to others."""
+    (line,) = [line for line in COUNTS.read_text().splitlines() if line.startswith("wchar:")]
+    return int(line.split()[1])
+
+
+def sent(name: str, n: int, q: int) -> int:
+    """The bytes that this process sends for a P of n rows, by the system's count."""
+    labels = (torch.rand(n, q, generator=torch.Generator().manual_seed(0)) < 0.1).float()
+    selector = d2ace.make_selector(name, labels, batch_size=1000, epochs=9, warmup=1)
+    batches = DistributedSelector(selector, shard=True)
+    for rows in batches:
+        batches.observe(rows, logits=labels[rows] - 0.3)
+    batches.share()
+    before = written()
+    assert len(selector.probabilities) == n
+    return written() - before
 
 
 def refused() -> dict[str, str]:
@@ -160,18 +216,26 @@ def lost(rank: int) -> str:
     return refusal(drive.batches.share)
 
 
-def start(rank: int, world: int, folder: Path) -> None:
+def start(rank: int, world: int, folder: Path, seconds: int = 600) -> None:
     torch.set_num_threads(1)
     distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/meeting-{world}", rank=rank, world_size=world
+        "gloo",
+        init_method=f"file://{folder}/meeting-{world}-{seconds}",
+        rank=rank,
+        world_size=world,
+        timeout=timedelta(seconds=seconds),
     )
 
 
-def four(rank: int, folder: Path) -> None:
+def four(rank: int, folder: Path, _: Any) -> None:
     start(rank, WORLD, folder)
     seen: dict[str, Any] = {name: Drive(made()).train(EPOCHS).seen()
                             for name, made in cases().items()}  # fmt: skip
-    seen |= {"invalid": invalid(rank), "uneven": uneven(rank), "refused": refused()}
+    seen |= {"invalid": invalid(rank), "refused": refused()}
+    seen["uneven"] = [uneven(rank, shard=shard) for shard in (True, False)]
+    seen |= {"other": other(folder), "different": different(rank)}
+    if COUNTS.exists():
+        seen["sent"] = [sent(*each) for each in SENT]
     saved_states(folder)
     torch.save(seen, folder / f"{rank}.pt")
     distributed.barrier()
@@ -179,7 +243,7 @@ def four(rank: int, folder: Path) -> None:
     os._exit(0)  # the processes cannot part in order
 
 
-def two(rank: int, folder: Path) -> None:
+def two(rank: int, folder: Path, told: Any) -> None:
     """Go on from what four processes saved, and save for one."""
     start(rank, 2, folder)
     drive = Drive(make("d2ace"))
@@ -188,6 +252,12 @@ def two(rank: int, folder: Path) -> None:
     dcp.save({"selector": drive.batches}, checkpoint_id=folder / "two")
     torch.save(drive.seen(), folder / f"resumed-two-{rank}.pt")
     distributed.destroy_process_group()
+    start(rank, 2, folder, seconds=2)
+    if rank == 0:
+        torch.save(refusal(drive.batches.share), folder / "silent.pt")
+        told.set()
+    told.wait()  # the second process is there, but does not answer
+    os._exit(0)
 
 
 def one(folder: Path) -> Drive:
@@ -204,7 +274,10 @@ if __name__ == "__main__":
     one(chosen)
     context = torch.multiprocessing.get_context("fork")
     for what, world in ((four, WORLD), (two, 2)):
-        processes = [context.Process(target=what, args=(rank, chosen)) for rank in range(world)]
+        told = context.Event()
+        processes = [
+            context.Process(target=what, args=(rank, chosen, told)) for rank in range(world)
+        ]
         for process in processes:
             process.start()
         for process in processes:

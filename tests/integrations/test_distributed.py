@@ -65,12 +65,12 @@ def test_a_refused_batch_leaves_the_others_alone(two):
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [
-        ("seed", "were not made alike"),
-        ("order", "were not made alike"),
-        ("rows", "were not made alike"),
-        ("dtype", "were not made alike"),
+        ("seed", "were not made alike (seed)"),
+        ("order", "were not made alike (labels)"),
+        ("rows", "were not made alike (shape, labels)"),
+        ("dtype", "were not made alike (dtype)"),
         ("state", "did not draw the same batches"),
-        ("pressure", "were not made alike"),
+        ("pressure", "were not made alike (options)"),
     ],
 )
 def test_selectors_that_differ_are_reported_in_all_processes(two, what, sentence):

@@ -13,9 +13,11 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from distributed_four import (
+    COUNTS,
     EPOCHS,
     METHODS,
     REFUSED,
+    SENT,
     WORLD,
     Drive,
     cases,
@@ -106,6 +108,15 @@ def test_each_process_keeps_a_share_of_the_state(four, name):
     assert max(kept) <= 0.26 * alone
 
 
+@pytest.mark.skipif(not COUNTS.exists(), reason="Linux counts what a process sends")
+@pytest.mark.parametrize("case", range(len(SENT)))
+def test_processes_send_a_number_a_row_and_half_of_each_matrix(four, case):
+    """n + q^2 numbers of 8 bytes; a sum takes up to twice its length."""
+    _, n, q = SENT[case]
+    for rank in four:
+        assert 4 * n < rank["sent"][case] < 8 * (n + 2 * q * (q + 1)) + 8192
+
+
 def test_rows_are_trained_where_they_are_kept(four):
     """As far as parts of equal size allow: the first process keeps rows 0 to 25."""
     rows = [row for epoch in four[0]["random"]["parts"] for part in epoch for row in part]
@@ -135,8 +146,23 @@ def test_all_processes_refuse_an_invalid_batch(four):
 
 
 def test_processes_that_observe_different_numbers_of_batches_say_so(four):
+    for told in chain.from_iterable(rank["uneven"] for rank in four):
+        assert "The 4 processes observed 0, 3, 8, 8 batches" in told
+
+
+@pytest.mark.parametrize("what", ["method", "shape", "options", "on_invalid", "shard"])
+def test_selectors_that_differ_are_refused_before_training(four, what):
     for rank in four:
-        assert "The 4 processes observed 0, 3, 8, 8 batches" in rank["uneven"]
+        told = rank["different"][what]
+        assert told.startswith("UserError: The selectors of the 4 processes were not made alike (")
+        assert what in told.partition(")")[0]
+
+
+def test_states_of_other_data_are_refused(four):
+    for rank in four:
+        assert "The state was saved with labels" in rank["other"]["rows"]
+        assert "The state was saved with other features" in rank["other"]["features"]
+        assert "Size mismatch between saved torch.Size([101])" in rank["other"]["number"]
 
 
 @pytest.mark.parametrize("name", [*REFUSED, "insights", "table", "direct"])
@@ -150,6 +176,12 @@ def test_a_process_that_dies_ends_the_others(folder):
         told = written(folder, f"lost-{rank}")
         assert told.startswith("RunError: The processes lost each other")
         assert told.endswith("start all of them again from the last state that was saved.")
+
+
+def test_a_process_that_does_not_answer_ends_the_others(folder):
+    """After the time that the user gave the process group."""
+    assert "The processes lost each other" in written(folder, "silent")
+    assert "2000ms" in written(folder, "silent")
 
 
 def test_a_state_is_resumed_with_another_number_of_processes(folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from million_rows import N as MANY
+from million_rows import arrow_file, numpy_file
 from torch.utils.data import DataLoader
 
 import d2ace
@@ -89,3 +92,23 @@ def test_a_million_rows_on_disk_take_no_memory(tmp_path):
     batches, taken = json.loads(done.stdout)
     assert batches == 31_250
     assert taken < 200e6
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux says which memory is a file's")
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", ["numpy", "arrow"])
+def test_an_epoch_over_a_million_rows_holds_no_features(tmp_path, kind, workers):
+    if kind == "arrow":
+        pytest.importorskip("datasets")
+    path = (numpy_file if kind == "numpy" else arrow_file)(tmp_path)
+    script = Path(__file__).resolve().parents[1] / "helpers" / "million_rows.py"
+    words = [sys.executable, str(script), str(path), str(workers)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    path.unlink()
+    assert done.returncode == 0, done.stderr[-2000:]
+    seen = json.loads(done.stdout)
+    assert seen["rows"] == MANY
+    assert seen["spread"] > 1.5  # what was observed decides the next epoch
+    assert seen["own"] < 0.5 * seen["features"]

@@ -35,12 +35,18 @@ def _connected(function: Function) -> Function:
 
 
 def _sent(tensor: Tensor) -> Tensor:
-    """``tensor`` on a device of the backend: the processor for gloo, GPUs for NCCL."""
-    backends = dict(each.split(":") for each in distributed.get_backend_config().split(","))
-    kind = tensor.device.type
-    if kind in backends and (kind == "cpu" or backends[kind] != "gloo"):
+    """``tensor`` where the processes exchange: on the processor if a backend can, else on theirs.
+
+    The backends alone decide, because processes may keep what they send on different devices: one
+    that observed nothing does not know of an accelerator yet.
+    """
+    kinds = [each.partition(":")[0] for each in distributed.get_backend_config().split(",")]
+    if "cpu" in kinds:
+        return tensor.cpu().contiguous()
+    if tensor.device.type in kinds:
         return tensor.contiguous()
-    return tensor.to("cpu" if "cpu" in backends else next(iter(backends))).contiguous()
+    own = getattr(distributed.group.WORLD, "bound_device_id", None)  # of init_process_group
+    return tensor.to(own or kinds[0]).contiguous()
 
 
 @_connected
@@ -97,9 +103,9 @@ def spread_tensor(part: Tensor, n: int, world: int) -> Tensor:
             "torch 2.5 or later, or leave shard=True out"
         ) from missing
 
+    part = _sent(part)
     mesh = init_device_mesh(part.device.type, (world,))
     whole = torch.empty((n, *part.shape[1:]), device="meta")
-    part = part.contiguous()
     return DTensor.from_local(part, mesh, [Shard(0)], shape=whole.shape, stride=whole.stride())
 
 

@@ -137,7 +137,7 @@ class LocalCorrelation:
             products = unit.index_select(0, self.first) * unit.index_select(0, self.second)
             cosine[self.cells] = segment_sums(products, self.cell_starts)
             cosine = cosine.view(self.q, self.q)
-            cosine = self.kept.sum(cosine + cosine.T)
+            cosine = self.kept.symmetric_sum(cosine + cosine.T)
         else:
             cosine = self._gram(unit)
         diagonal = (norm / scale).square() if epsilon else present.to(cosine.dtype)
@@ -152,7 +152,7 @@ class LocalCorrelation:
             block[self.positives.within(rows)] = unit[pointer[rows.start] : pointer[rows.stop]]
             block = block.view(-1, self.q)
             gram.addmm_(block.T, block)
-        return self.kept.sum((gram + gram.T) / 2)  # symmetric to the last bit
+        return self.kept.symmetric_sum((gram + gram.T) / 2)  # symmetric to the last bit
 
     def local_sums(self, correlation: Tensor) -> Tensor:
         """(Z C)_ij at the ones of Y: [number of ones]."""
@@ -219,7 +219,7 @@ class _BinCounts:
         needed = single > 0
         needed.scatter_(1, self.usual.unsqueeze(1), False)
         self.place = needed.flatten().nonzero().squeeze(1)  # of the columns of G among all bins
-        self.together = kept.sum(self._products(bins, kept.n))
+        self.together = kept.symmetric_sum(self._products(bins, kept.n))
 
     def _products(self, bins: Tensor, n: int) -> Tensor:
         """G^T G; whole numbers up to n, which float32 holds exactly below 2^24 rows.

@@ -197,7 +197,7 @@ class D2ACE(Selector):
         return scores.hardness(self.memory, positives, self.hardness_loss)
 
     def _weigh(self, matrix: Tensor | Blocks) -> Tensor:
-        """w_A = delta_A + phi_A."""
+        """w_A = delta_A + phi_A, of the rows kept here."""
         v = dynamic_weights(matrix, self.label_weight, self.kept)
         weights = weighted_sum(matrix, v)
         if self.correlation == "local":
@@ -205,13 +205,16 @@ class D2ACE(Selector):
             mirrored = self.is_reference
             phi = reference.enhancement(local, matrix, v) if mirrored else local.enhancement(matrix)
             weights = weights + phi
-        weights = probability.level(self.kept.whole(weights), self.dtype)
+        weights = probability.level(weights, self.dtype, self.kept)
         if self.weight_transform == "exp":
-            weights = torch.exp(weights - weights.amax())
+            weights = torch.exp(weights - self.kept.extent(weights)[1])
         return weights
 
-    def instance_weights(self, wanted: Sequence[str] = _METRICS) -> dict[str, Tensor]:
+    def _kept_weights(self, wanted: Sequence[str]) -> dict[str, Tensor]:
         return {name: self._weigh(self._matrix(name)) for name in wanted}
+
+    def instance_weights(self, wanted: Sequence[str] = _METRICS) -> dict[str, Tensor]:
+        return {name: self.kept.whole(part) for name, part in self._kept_weights(wanted).items()}
 
     def label_importance(self) -> dict[str, Tensor]:
         """v_U and v_H."""
@@ -238,8 +241,10 @@ class D2ACE(Selector):
         wanted = [name for name in _METRICS if shares[name] > 0]
         pressure = self.selection_pressure(epoch)
         quantised = reference.quantised if self.is_reference else probability.quantised
-        parts = [
-            shares[name] * quantised(weights, pressure)
-            for name, weights in self.instance_weights(wanted).items()
-        ]
+        if self.kept.spread and type(self).instance_weights is D2ACE.instance_weights:
+            # The processes exchange the steps of P alone, which are half the bytes of the weights.
+            weights, kept = self._kept_weights(wanted), self.kept
+        else:
+            weights, kept = self.instance_weights(wanted), None
+        parts = [shares[name] * quantised(each, pressure, kept) for name, each in weights.items()]
         return torch.stack(parts).sum(dim=0)

@@ -97,8 +97,8 @@ class DistributedSelector(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         """The rows of the next epoch's batches that are this process's."""
-        self.share()
         self._join()
+        self.share()
         self._ahead.clear()
         for part in self._shared:
             self._ahead.append(part)
@@ -154,8 +154,8 @@ class DistributedSelector(Sampler[list[int]]):
 
     def state_dict(self) -> dict[str, Any]:
         """The selector's state, the same in all processes; all of them must call it."""
-        self.share()
         self._join()
+        self.share()
         return self._shared.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

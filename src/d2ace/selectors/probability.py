@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from ._engine.kept_rows import KeptRows
+
 _FLAT = 1e-12  # weights that differ by less count as equal
 _ROUNDING = 16  # units in the last place of the largest weight; sums over labels lose up to four
 GUARD = 1e-9  # keeps exact multiples of 1/n in their own bin despite rounding
@@ -17,34 +19,35 @@ def uniform(n: int, device: torch.device | str | None = None) -> Tensor:
     return torch.full((n,), 1.0 / n, dtype=torch.float64, device=device)
 
 
-def level(weights: Tensor, precision: torch.dtype) -> Tensor:
+def level(weights: Tensor, precision: torch.dtype, kept: KeptRows | None = None) -> Tensor:
     """The weights, or the least one for all rows if ``precision`` explains their spread.
 
     Identical rows can differ in the last bits, depending on their place in a batch or a matrix
     product; min-max would stretch such a difference to full pressure.
     """
-    low, high = weights.aminmax()
+    low, high = (kept or KeptRows(len(weights))).extent(weights)
     noise = _ROUNDING * torch.finfo(precision).eps * torch.maximum(-low, high)
     return torch.where(high - low > noise, weights, low)
 
 
-def normalise(weights: Tensor) -> Tensor:
+def normalise(weights: Tensor, kept: KeptRows | None = None) -> Tensor:
     """Min-max of the weights in float64; zeros where all are equal."""
     weights = weights.to(torch.float64)
-    low, high = weights.aminmax()
+    low, high = (kept or KeptRows(len(weights))).extent(weights)
     spread = high - low
     # a product with a 0/1 factor instead of an `if`: no wait for the device
     return (weights - low) * (spread > _FLAT) / spread.clamp_min(_FLAT)
 
 
-def quantisation_index(weights: Tensor) -> Tensor:
+def quantisation_index(weights: Tensor, kept: KeptRows | None = None) -> Tensor:
     """Q_i = ceil((1 - w_i) n) in 0..n, with w scaled to [0, 1]."""
-    return steps_below_one(normalise(weights))
+    kept = kept or KeptRows(len(weights))
+    return kept.whole_steps(steps_below_one(normalise(weights, kept), kept.n))
 
 
-def steps_below_one(weights: Tensor) -> Tensor:
+def steps_below_one(weights: Tensor, n: int | None = None) -> Tensor:
     """Q_i = ceil((1 - w_i) n) in 0..n, for weights already in [0, 1]."""
-    n = weights.numel()
+    n = weights.numel() if n is None else n
     return torch.ceil((1.0 - weights) * n - GUARD).clamp_(0, n)
 
 
@@ -55,9 +58,12 @@ def rank(weights: Tensor) -> Tensor:
     return (weights.numel() + 1 - mean.to(torch.float64)).index_select(0, place)
 
 
-def quantised(weights: Tensor, pressure: float) -> Tensor:
-    """P_i proportional to s^(-Q_i/n): a larger weight never has a smaller probability."""
-    return quantised_probability(quantisation_index(weights), pressure)
+def quantised(weights: Tensor, pressure: float, kept: KeptRows | None = None) -> Tensor:
+    """P_i proportional to s^(-Q_i/n): a larger weight never has a smaller probability.
+
+    P is that of all rows, the weights those of the rows ``kept``.
+    """
+    return quantised_probability(quantisation_index(weights, kept), pressure)
 
 
 def quantised_probability(index: Tensor, pressure: float) -> Tensor:

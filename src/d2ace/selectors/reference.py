@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ._engine.kept_rows import KeptRows
 from .compact import Blocks
 from .correlation import BINS, LocalCorrelation, segment_sums
 from .probability import GUARD, normalise, quantised_probability
@@ -68,15 +69,16 @@ ML_UNC = Reference(8.0, _rising, full_batches=True)
 D2ACE = Reference(8.0, _held_then_falling, stored_order=True)
 
 
-def quantisation_index(weights: Tensor) -> Tensor:
+def quantisation_index(weights: Tensor, kept: KeptRows | None = None) -> Tensor:
     """D2ACE's Q_i in 1..n, without a guard against rounding."""
-    n = weights.numel()
-    return torch.ceil((1.0 - normalise(weights)) / (1.0 / n)).clamp_(1, n)
+    kept = kept or KeptRows(len(weights))
+    steps = torch.ceil((1.0 - normalise(weights, kept)) / (1.0 / kept.n)).clamp_(1, kept.n)
+    return kept.whole_steps(steps)
 
 
-def quantised(weights: Tensor, pressure: float) -> Tensor:
+def quantised(weights: Tensor, pressure: float, kept: KeptRows | None = None) -> Tensor:
     """D2ACE's P_i, from its quantisation index."""
-    return quantised_probability(quantisation_index(weights), pressure)
+    return quantised_probability(quantisation_index(weights, kept), pressure)
 
 
 def cosines(local: LocalCorrelation, masked: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import tempfile
 from contextlib import redirect_stdout
@@ -18,6 +19,8 @@ from .execute import execute, sentence
 
 RETRIES = 3
 """How often a run is tried again after its process or machine died; not if the run failed."""
+PATIENCE = 10.0
+"""Seconds in which a cluster must answer."""
 
 
 class RayEngine:
@@ -32,7 +35,7 @@ class RayEngine:
         Tasks at the same time on a cluster that is started here. On a running cluster (``address``)
         as many tasks as it has processors for, also when machines join or leave.
     address : str, optional
-        Of a running cluster, as ``ray.init`` takes it: "auto" or "host:port".
+        Of a running cluster, as ``ray.init`` takes it: "auto", "host:port" or "ray://host:port".
         Its machines need this library, the data under the same paths, and, to resume
         half-finished runs, the folder beside the store.
     """
@@ -49,6 +52,7 @@ class RayEngine:
         self._own = not ray.is_initialized()
         self._printing = redirect_stdout(sys.stderr)  # Ray prints there that a process died
         if self._own:
+            _refuse_silent(address or "local")
             # "local": otherwise Ray joins a cluster that runs here, and refuses num_cpus
             started: dict[str, Any] = {"address": address or "local"}
             if not address:
@@ -110,6 +114,19 @@ class RayEngine:
         if self._own:
             self._ray.shutdown()
         self._printing.__exit__(None, None, None)
+
+
+def _refuse_silent(address: str) -> None:
+    """Refuse an address at which nobody answers; Ray takes two minutes to say so."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        try:
+            socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+        except OSError as error:
+            raise RunError(
+                f"no Ray cluster answers at {address} ({error.strerror or error}); start one with "
+                "ray start --head, and give the address that it prints"
+            ) from None
 
 
 def _run(config: str, folder: str, threads: int) -> tuple[str, str, bytes | None]:

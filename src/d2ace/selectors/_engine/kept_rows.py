@@ -41,8 +41,21 @@ class KeptRows:
         """The sum over all rows, from the sums over the rows kept in each process."""
         return part
 
+    def symmetric_sum(self, part: Tensor) -> Tensor:
+        """The same of symmetric matrices [q, q]."""
+        return part
+
+    def extent(self, part: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the largest value of all rows, from those of the rows kept here."""
+        low, high = part.aminmax()
+        return low, high
+
     def whole(self, part: Tensor) -> Tensor:
         """[n], from the values of the rows kept in each process."""
+        return part
+
+    def whole_steps(self, part: Tensor) -> Tensor:
+        """The same of whole numbers from 0 to n."""
         return part
 
     def agreed(self, p: Tensor) -> Tensor:
@@ -79,10 +92,29 @@ class SpreadRows(KeptRows):
     def sum(self, part: Tensor) -> Tensor:
         return exchange.summed(part)
 
+    def symmetric_sum(self, part: Tensor) -> Tensor:
+        row, column = torch.triu_indices(*part.shape, device=part.device)
+        upper = exchange.summed(part[row, column])
+        total = torch.empty_like(part)
+        total[row, column] = upper
+        total[column, row] = upper
+        return total
+
+    def extent(self, part: Tensor) -> tuple[Tensor, Tensor]:
+        ends = part.new_full((2,), torch.inf)  # where a process keeps no rows
+        if len(part):
+            ends = torch.stack([part.amin(), -part.amax()])
+        low, high = exchange.least(ends)
+        return low, -high
+
     def whole(self, part: Tensor) -> Tensor:
         padded = part.new_zeros(self.height)
         padded[: len(part)] = part
         return exchange.gathered(padded).flatten()[: self.n]
+
+    def whole_steps(self, part: Tensor) -> Tensor:
+        kind = torch.int32 if self.n < 1 << 31 else torch.int64  # half the bytes
+        return self.whole(part.to(kind)).to(part.dtype)
 
     def agreed(self, p: Tensor) -> Tensor:
         """All compute it from the same weights; where machines round differently, the first's."""

@@ -20,6 +20,7 @@ from torch import Tensor
 from d2ace._util.errors import UserError
 from d2ace._util.exchange import gathered, summed
 from d2ace._util.validation import scalar_loss
+from d2ace._util.version import VERSION
 
 from .state import identity
 
@@ -132,11 +133,13 @@ class SharedSelector:
         All selectors observe the same, so where one refuses a batch, all do: the first refusal is
         raised once the other batches are observed.
         """
-        if self.world == 1 or not self._waiting:
+        if self.world == 1:
             return
         waiting, self._waiting = self._waiting, []  # passed once, whatever happens
+        self._refuse_others([batch for batch, _, _ in waiting])
+        if not waiting:
+            return
         own = torch.cat([logits for _, logits, _ in waiting])
-        self._refuse_others([batch for batch, _, _ in waiting], own.device)
         pieces = self._gathered([len(batch) for batch, _, _ in waiting], own)
         now = self.selector.learning_rate
         refusal: Exception | None = None
@@ -152,31 +155,43 @@ class SharedSelector:
         if refusal is not None:
             raise refusal
 
-    def _refuse_others(self, batches: list[list[int]], device: torch.device) -> None:
+    def _refuse_others(self, batches: list[list[int]]) -> None:
         """Refuse, in all processes, selectors that differ: they would swap rows' predictions.
 
         Asked before predictions are sent, since those of other selectors differ in shape.
         """
-        selector = self.selector
-        kept = selector.insights is not None
-        made = (identity(selector), selector.dtype, selector.seed, kept)
-        own = [_checksum(made), len(batches), _checksum(batches)]
-        told = gathered(torch.tensor(own, device=device))
-        differs = (told != told[0]).any(0).tolist()
-        if differs[1] and not differs[0]:
-            counts = ", ".join(map(str, told[:, 1].tolist()))
+        made = self._made()
+        own = [len(batches), _checksum(batches), *map(_checksum, made.values())]
+        told = gathered(torch.tensor(own, device=self.selector.state_device))
+        counts, drawn, *others = (told != told[0]).any(0).tolist()
+        odd = ", ".join(name for name, differs in zip(made, others, strict=True) if differs)
+        if counts and not odd:
+            numbers = ", ".join(map(str, told[:, 0].tolist()))
             raise UserError(
-                f"The {self.world} processes observed {counts} batches, so what they observed was "
+                f"The {self.world} processes observed {numbers} batches, so what they observed was "
                 "dropped; observe every batch that was drawn in every process, and leave an epoch "
                 "early in all of them at the same batch."
             )
-        if any(differs):
-            what = "were not made alike" if differs[0] else "did not draw the same batches"
+        if drawn or odd:
+            what = f"were not made alike ({odd})" if odd else "did not draw the same batches"
             raise UserError(
                 f"The selectors of the {self.world} processes {what}, so predictions would go to "
                 "other rows; give the selector the same labels (in the same order), options, seed "
                 "and loaded state in every process."
             )
+
+    def _made(self) -> dict[str, Any]:
+        """What the selectors of all processes must have in common, by the words for it."""
+        selector = self.selector
+        return {
+            **identity(selector),
+            "seed": selector.seed,
+            "dtype": selector.dtype,
+            "on_invalid": selector.on_invalid,
+            "insights": selector.insights is not None,
+            "shard": type(self).__name__,
+            "version of d2ace": VERSION,
+        }
 
     def _gathered(self, lengths: list[int], own: Tensor) -> Iterator[Tensor]:
         """The logits of batches of these lengths, whole, from the parts of all processes."""

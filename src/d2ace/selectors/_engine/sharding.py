@@ -89,8 +89,7 @@ class ShardedSelector(SharedSelector):
             return
         waiting, self._waiting = self._waiting, []  # passed once, whatever happens
         batches = [batch for batch, _, _ in waiting]
-        device = waiting[0][1].device if waiting else self.selector.state_device
-        self._refuse_others(batches, device)
+        self._refuse_others(batches)
         if not waiting:
             return
         own = torch.cat([logits for _, logits, _ in waiting])
