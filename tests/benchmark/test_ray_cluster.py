@@ -1,4 +1,4 @@
-"""A grid on a Ray cluster whose processes, machines and driver die.
+"""A grid on a Ray cluster whose processes and machines die.
 
 Each machine is what ``ray start`` starts, here on one machine.
 """
@@ -163,19 +163,6 @@ def test_a_run_whose_process_or_machine_died_is_done_elsewhere(tmp_path, machine
     assert process.returncode == 0, err
     summary = json.loads(out)
     assert (summary["finished_now"], summary["failed"], summary["left"]) == (2, 0, 0)
-    assert_as_without_ray(tmp_path)
-
-
-def test_a_grid_whose_driver_died_is_continued(tmp_path, machines):
-    """The second driver comes as a client, as from a machine outside the cluster."""
-    machines.add()
-    meeting = prepare(tmp_path)
-    with start(*GRID_ON, machines.address, cwd=tmp_path) as process:
-        met(meeting)  # the other run is stored: there is one processor
-        os.killpg(process.pid, signal.SIGKILL)
-    out, _ = run(*GRID_ON, machines.client, cwd=tmp_path)
-    summary = json.loads(out)
-    assert (summary["stored"], summary["finished_now"], summary["failed"]) == (2, 1, 0)
     assert_as_without_ray(tmp_path)
 
 
