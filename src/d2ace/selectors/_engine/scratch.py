@@ -16,6 +16,9 @@ class Scratch:
     def __init__(self) -> None:
         self._room: Tensor | None = None
 
+    def __reduce__(self) -> tuple[type[Scratch], tuple[()]]:
+        return Scratch, ()  # copies and pickles make room of their own
+
     def take(
         self, count: int, height: int, width: int, device: torch.device, dtype: torch.dtype
     ) -> list[Tensor]:
