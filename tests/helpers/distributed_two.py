@@ -107,6 +107,17 @@ def validated(rank: int) -> dict[str, Any]:
     return {"started": started, "told": told, "memory": memory}
 
 
+def overfitted() -> int | None:
+    """The first trimmed epoch of two that are learnt by heart, told right after each."""
+    trim = d2ace.Trim(labels(), batch_size=BATCH, seed=2)
+    batches = DistributedSelector(trim)
+    for epoch, loss in enumerate((0.4, 0.5), start=1):
+        for rows in batches:
+            batches.observe(rows, logits=epoch * (2 * labels()[rows] - 1))
+        batches.validated(loss)
+    return trim.first_trimmed_epoch
+
+
 def run(rank: int, folder: Path) -> None:
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2
@@ -117,6 +128,7 @@ def run(rank: int, folder: Path) -> None:
         "float64": train(DistributedSelector(make(dtype=double)), dtype=double),
         "spoilt": spoilt(rank),
         "validated": validated(rank),
+        "overfitted": overfitted(),
         "different": {what: refusal(made) for what, made in different(rank).items()},
     }
     torch.save(seen, folder / f"{rank}.pt")

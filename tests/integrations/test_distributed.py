@@ -89,6 +89,11 @@ def test_processes_agree_on_the_mean_validation_loss(two):
     assert "loss must be at least 0" in two[1]["validated"]["told"]
 
 
+def test_a_validation_counts_what_was_observed_just_before_it(two):
+    """Although the processes exchange it only when the next epoch starts, else."""
+    assert [rank["overfitted"] for rank in two] == [3, 3]
+
+
 def test_weights_are_where_the_rows_are():
     """On "meta", which stands for an accelerator here, as a selector's own are."""
     balance = d2ace.Balance(labels(), batch_size=BATCH, warmup=0)

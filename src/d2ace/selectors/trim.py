@@ -141,7 +141,7 @@ class Trim(Selector):
         return memory
 
     def update(self, index: Tensor, probs: Tensor) -> None:
-        if not self._first_epoch:  # the training loss decides nothing any more
+        if self.fall and not self._first_epoch:  # else the training loss decides nothing
             self.memory.rows.update(index, row_loss(probs, self.labels_at(index)))
         self._pairs.update(index, probs)
         super().update(index, probs)
