@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from d2ace._util.rows import put_rows
+
 _LEAST = 1e-7  # the loss is cut at this probability, near float32's distance from 1
 
 
@@ -41,10 +43,11 @@ class PairSums(nn.Module):
         known = (self.visits.index_select(0, index) > 0).unsqueeze(1)
         flipped = (decided != before.signbit()) & known
         total = before.abs() + probs
-        self.probability.index_copy_(0, index, torch.where(decided, -total, total))
+        put_rows(self.probability, index, torch.where(decided, -total, total))
         right = torch.where(given, probs, 1.0 - probs)
         if self.loss is not None:
-            self.loss.index_add_(0, index, right.clamp_min(_LEAST).log_().neg_())
+            loss = self.loss.index_select(0, index)
+            put_rows(self.loss, index, loss.sub_(right.clamp_min(_LEAST).log_()))
         sure = right.mean(dim=1, dtype=torch.float64)
         self.confidence.index_add_(0, index, sure)
         self.confidence_squares.index_add_(0, index, sure * sure)

@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from d2ace._util.rows import put_rows
+
 from ._engine.compiling import run
 from .fused import CLAMP, LEAST, MOST
 from .history import Memory
@@ -143,12 +145,12 @@ class CompactHistory(Memory):
         n, _, q = self.changes.shape
         slot = (visits - 1).remainder_(self.slots).mul_(n).add_(index)
         ring = self.changes.transpose(0, 1).view(-1, q)
-        ring.index_copy_(0, slot, self.run(_root, probs, logit, visited))
+        put_rows(ring, slot, self.run(_root, probs, logit, visited))
         if self.flip_smoothing is not None:
             average = self.averages.index_select(0, index).to(probs.dtype)
             given = probs, logit, visited, average, self.flip_smoothing, self.soft_flips
-            self.averages.index_copy_(0, index, self.run(_average, *given).to(torch.int16))
-        self.logits.index_copy_(0, index, self.run(_code, probs).to(torch.int16))
+            put_rows(self.averages, index, self.run(_average, *given).to(torch.int16))
+        put_rows(self.logits, index, self.run(_code, probs).to(torch.int16))
         self.visits.index_copy_(0, index, visits + 1)
 
 

@@ -20,6 +20,7 @@ JOINT = 1 << 20  # entries of a joint-count table: 8 MiB, which stay in cache
 _ONE_HOT = 1 << 22  # entries of G multiplied at once
 _STRIPE = 256  # columns of G that a product takes on its left
 _PAIR = 1 << 12  # more than rows are multiplied at once; its square is exact in float32
+_IN_CACHE = 128  # columns of C gathered at once: with a thousand labels half a megabyte
 _EMPTY = 1e-12  # a column of M with a norm below this has no direction
 
 
@@ -161,12 +162,14 @@ class LocalCorrelation:
                 correlation.reshape(-1, 1), self.context, self.context_starts
             ).squeeze(1)
         sums = []
+        stripes = [stripe.contiguous() for stripe in correlation.split(_IN_CACHE, dim=1)]
         for rows in row_blocks(self.n, self.q, self.device):
             pointer = self.around_pointer[rows.start : rows.stop + 1]
             near = self.around[pointer[0] : pointer[-1]]
             starts = torch.from_numpy(pointer[:-1] - pointer[0]).to(self.device, near.dtype)
-            dense = gathered_sums(correlation, near, starts)
-            sums.append(dense.view(-1)[self.positives.within(rows)])
+            parts = [gathered_sums(stripe, near, starts) for stripe in stripes]
+            dense = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+            sums.append(dense.view(-1).index_select(0, self.positives.within(rows)))
         return torch.cat([correlation.new_empty(0), *sums])  # a process may keep no rows
 
     def enhancement(self, matrix: Tensor | Blocks) -> Tensor:

@@ -16,27 +16,19 @@ LEAST, MOST = math.log(CLAMP), math.log1p(-CLAMP)
 
 def advance(
     probs: Tensor,
-    index: Tensor,
     last: Tensor,
+    visited: Tensor,
+    change: Tensor,
     flips: Tensor | None,
-    changes: Tensor,
-    visits: Tensor,
-    slots: int,
     smoothing: float,
     soft: bool,
 ) -> None:
-    """Take predictions for distinct rows into the history; ``changes`` is [slots * n, q]."""
-    count = visits[index]
-    visited = (count > 0).to(probs.dtype).unsqueeze(1)  # a first visit changes nothing
-    before = last[index]
-    change = (probs - before).abs() * visited
+    """The difference from the last prediction, into ``change``, and the new average of flips."""
+    difference = (probs - last).abs() * visited
     if flips is not None:
-        flip = change if soft else ((probs > 0.5) != (before > 0.5)).to(probs.dtype) * visited
-        average = flips[index]
-        flips[index] = torch.lerp(average, flip, smoothing)
-    changes[(count - 1) % slots * visits.shape[0] + index] = change
-    last[index] = probs
-    visits[index] = count + 1
+        flip = difference if soft else ((probs > 0.5) != (last > 0.5)).to(probs.dtype) * visited
+        flips.copy_(torch.lerp(flips, flip, smoothing))
+    change.copy_(difference)
 
 
 def uncertainty(

@@ -11,6 +11,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from d2ace._util.rows import put_rows, take_rows
+
 from . import fused
 from ._engine.compiling import ran
 from ._engine.scratch import Scratch
@@ -49,7 +51,7 @@ class LastPrediction(Memory):
         )
 
     def update(self, index: Tensor, probs: Tensor) -> None:
-        self.last.index_copy_(0, index, probs)
+        put_rows(self.last, index, probs)
         self.visits.index_add_(0, index, torch.ones_like(index))
 
     def last_known(self, index: Tensor, like: Tensor) -> Tensor:
@@ -120,31 +122,48 @@ class PredictionHistory(Memory):
 
     def update(self, index: Tensor, probs: Tensor) -> None:
         n, _, q = self.changes.shape
-        changes = self.changes.transpose(0, 1).view(-1, q)
-        smoothing = self.flip_smoothing
-        if self.compiles:
-            flips = None if smoothing is None else self.flips
-            numbers = self.slots, smoothing or 0.0, self.soft_flips
-            state = self.last, flips, changes, self.visits
-            if ran(fused.advance, probs, index, *state, *numbers):
-                return
         visits = self.visits.index_select(0, index)
         visited = (visits > 0).to(probs.dtype).unsqueeze(1)  # a first visit changes nothing
-        last, change, flip = self.scratch.take(3, len(index), q, probs.device, probs.dtype)
-        torch.index_select(self.last, 0, index, out=last)
-        torch.sub(probs, last, out=change).abs_().mul_(visited)
-        changes.index_copy_(0, (visits - 1).remainder_(self.slots).mul_(n).add_(index), change)
-        self.last.index_copy_(0, index, probs)
+        room = self.scratch.take(4, len(index), q, probs.device, probs.dtype)
+        last, change = take_rows(self.last, index, room[0]), room[1]
+        flips = None
+        if self.flip_smoothing is not None:
+            flips = take_rows(self.flips, index, room[2])
+        given = probs, last, visited, change, flips, self.flip_smoothing or 0.0, self.soft_flips
+        if not self.compiles or not ran(fused.advance, *given):
+            self._advance(*given, flip=room[3])
+        put_rows(
+            self.changes.transpose(0, 1).view(-1, q),
+            (visits - 1).remainder_(self.slots).mul_(n).add_(index),
+            change,
+        )
+        put_rows(self.last, index, probs)
+        if flips is not None:
+            put_rows(self.flips, index, flips)
         self.visits.index_copy_(0, index, visits + 1)
-        if smoothing is None:
+
+    @staticmethod
+    def _advance(
+        probs: Tensor,
+        last: Tensor,
+        visited: Tensor,
+        change: Tensor,
+        flips: Tensor | None,
+        smoothing: float,
+        soft: bool,
+        *,
+        flip: Tensor,
+    ) -> None:
+        """As fused.advance, step by step; ``last`` and ``flip`` hold nothing afterwards."""
+        torch.sub(probs, last, out=change).abs_().mul_(visited)
+        if flips is None:
             return
-        if self.soft_flips:
-            flip.copy_(change)
+        if soft:
+            flip = change
         else:  # comparing in place is several times faster
             torch.gt(probs, 0.5, out=flip)
             torch.sub(last.gt_(0.5), flip, out=flip).abs_().mul_(visited)
-        flips = torch.index_select(self.flips, 0, index, out=change)
-        self.flips.index_copy_(0, index, flips.lerp_(flip, smoothing))
+        flips.lerp_(flip, smoothing)
 
     @property
     def workspace(self) -> Tensor:
@@ -184,8 +203,8 @@ class PredictionMoments(Memory):
         before = probs - mean
         mean.addcdiv_(before, visits.to(probs.dtype).unsqueeze(1))
         squares = self.squares.index_select(0, index).addcmul_(before, probs - mean)
-        self.mean.index_copy_(0, index, mean)
-        self.squares.index_copy_(0, index, squares)
+        put_rows(self.mean, index, mean)
+        put_rows(self.squares, index, squares)
         self.visits.index_copy_(0, index, visits)
 
 
@@ -211,7 +230,7 @@ class PredictionMean(Memory):
         visits = self.visits.index_select(0, index) + 1
         mean = self.mean.index_select(0, index)
         mean.addcdiv_(probs - mean, visits.to(probs.dtype).unsqueeze(1))
-        self.mean.index_copy_(0, index, mean)
+        put_rows(self.mean, index, mean)
         self.visits.index_copy_(0, index, visits)
 
 
@@ -233,7 +252,7 @@ class BinaryHistory(Memory):
 
     def update(self, index: Tensor, probs: Tensor) -> None:
         kept = self.bits.index_select(0, index) & ((1 << (self.window - 1)) - 1)
-        self.bits.index_copy_(0, index, kept * 2 + (probs > 0.5).to(kept.dtype))
+        put_rows(self.bits, index, kept * 2 + (probs > 0.5).to(kept.dtype))
         self.visits.index_add_(0, index, torch.ones_like(index))
 
     def ones(self, rows: slice) -> Tensor:
