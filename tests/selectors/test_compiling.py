@@ -76,6 +76,21 @@ def test_compiled_and_eager_agree_within_rounding(state, preset):
         )
 
 
+def test_ml_unc_compiled_and_eager_agree_within_rounding():
+    torch._dynamo.reset()  # D2ACE has the same function of a pair
+    before = graphs()
+    eager, compiled = (
+        d2ace.MLUnc(Y, epochs=epochs, warmup=0, batch_size=N) for epochs in (SHORT, 4 * LONG)
+    )
+    for selector in (eager, compiled):
+        for values in LOGITS:
+            selector.observe(torch.arange(N), logits=values)
+    expected = eager.weights["uncertainty"]
+    assert graphs() == before
+    torch.testing.assert_close(compiled.weights["uncertainty"], expected, rtol=2e-5, atol=1e-4)
+    assert graphs() > before
+
+
 def test_a_loss_that_is_a_probability():
     eager, compiled = (observed(epochs, hardness_loss="prob") for epochs in (SHORT, LONG))
     for name, expected in eager.weights.items():
@@ -143,8 +158,9 @@ def test_the_same_run_gives_the_same_numbers():
 
 
 def test_only_the_size_of_the_run_decides():
-    assert not pays(1 << 11, 1 << 10, 10**9)  # sizes of published runs keep their bits
-    assert not pays(35_000, 101, 100)
-    assert not pays(16_105, 983, 100)
-    assert pays(10**6, 10**3, 100)
-    assert pays(10**5, 10**3, 100)
+    assert not pays(1 << 11, 1 << 10, 10**9, saved=4.0)  # published runs keep their bits
+    assert not pays(35_000, 101, 100, saved=4.0)
+    assert not pays(16_105, 983, 100, saved=4.0)
+    assert pays(10**5, 10**3, 100, saved=4.0)
+    assert not pays(10**5, 10**3, 100, saved=1.0)
+    assert pays(10**6, 10**3, 100, saved=1.0)

@@ -267,7 +267,8 @@ class Selector(Resumable):
             )
         values, are_logits = given_predictions(*unnamed, logits=logits, probs=probs)
         rows = self._tensors.rows(index, self.n, values, replacement=self.replacement)
-        refuse_shape(values, (len(index), self.q), "logits" if are_logits else "probs")
+        count = len(rows) if isinstance(rows, Tensor) else rows.array.size
+        refuse_shape(values, (count, self.q), "logits" if are_logits else "probs")
         self._feed(rows, values, are_logits=are_logits)
         if self.predictions == "train":
             self._cursor.observed(rows if isinstance(rows, Tensor) else rows.array)
@@ -366,7 +367,7 @@ class Selector(Resumable):
         """Take predictions, whose rows are numbered as the memory's are."""
         self._keep_initial()
         self._reminders.observed = True
-        if len(values):
+        if values.shape[0]:
             staging = self._tensors.staging(values.device)
             staging.add(rows, values, are_logits=are_logits)
             if self.insights is not None:

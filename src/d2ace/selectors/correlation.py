@@ -209,7 +209,7 @@ class _BinCounts:
         bins = torch.empty(n, q, dtype=torch.int8, device=device)
         single = torch.zeros(q, BINS, dtype=torch.int64, device=device)
         for rows in row_blocks(n, q, device):
-            block = (uncertainty[rows] * BINS).clamp_(0, BINS - 1).trunc_()
+            block = (uncertainty[rows] * BINS).clamp_(0, BINS - 1).floor_()  # quicker than trunc_
             bins[rows], equal = block, torch.empty_like(block)
             for number in range(BINS):  # comparing and adding up floats is quickest
                 torch.eq(block, number, out=equal)

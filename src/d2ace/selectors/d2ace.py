@@ -175,7 +175,7 @@ class D2ACE(Selector):
             window=self.window,
             flip_smoothing=self.flip_smoothing,
             soft_flips=self.is_reference,
-            compiles=pays(self.n, self.q, self.epochs),
+            compiles=pays(self.n, self.q, self.epochs, saved=4.0),
         )
 
     def update(self, index: Tensor, probs: Tensor) -> None:

@@ -1,6 +1,6 @@
-"""What an observed pair changes, and U and H of a pair, each as one expression for torch.compile.
+"""U and H of a pair, each as one expression for torch.compile.
 
-The same as in history and scores, where eager torch takes step by step what it can do in place.
+The same as in scores, where eager torch takes step by step what it can do in place.
 """
 
 from __future__ import annotations
@@ -12,23 +12,6 @@ from torch import Tensor
 
 CLAMP = 1e-7  # probabilities enter the loss clamped to [CLAMP, 1 - CLAMP]
 LEAST, MOST = math.log(CLAMP), math.log1p(-CLAMP)
-
-
-def advance(
-    probs: Tensor,
-    last: Tensor,
-    visited: Tensor,
-    change: Tensor,
-    flips: Tensor | None,
-    smoothing: float,
-    soft: bool,
-) -> None:
-    """The difference from the last prediction, into ``change``, and the new average of flips."""
-    difference = (probs - last).abs() * visited
-    if flips is not None:
-        flip = difference if soft else ((probs > 0.5) != (last > 0.5)).to(probs.dtype) * visited
-        flips.copy_(torch.lerp(flips, flip, smoothing))
-    change.copy_(difference)
 
 
 def uncertainty(

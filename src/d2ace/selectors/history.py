@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from d2ace._util.rows import put_rows, take_rows
 
-from . import fused
-from ._engine.compiling import ran
 from ._engine.scratch import Scratch
 
 _UNSEEN = 0.5  # the prediction that stands for "never predicted"
@@ -124,46 +122,23 @@ class PredictionHistory(Memory):
         n, _, q = self.changes.shape
         visits = self.visits.index_select(0, index)
         visited = (visits > 0).to(probs.dtype).unsqueeze(1)  # a first visit changes nothing
-        room = self.scratch.take(4, len(index), q, probs.device, probs.dtype)
-        last, change = take_rows(self.last, index, room[0]), room[1]
-        flips = None
-        if self.flip_smoothing is not None:
-            flips = take_rows(self.flips, index, room[2])
-        given = probs, last, visited, change, flips, self.flip_smoothing or 0.0, self.soft_flips
-        if not self.compiles or not ran(fused.advance, *given):
-            self._advance(*given, flip=room[3])
+        last, change, flips = self.scratch.take(3, len(index), q, probs.device, probs.dtype)
+        take_rows(self.last, index, last)
+        torch.sub(probs, last, out=change).abs_().mul_(visited)
         put_rows(
             self.changes.transpose(0, 1).view(-1, q),
             (visits - 1).remainder_(self.slots).mul_(n).add_(index),
             change,
         )
         put_rows(self.last, index, probs)
-        if flips is not None:
+        if self.flip_smoothing is not None:
+            flip = change
+            if not self.soft_flips:  # comparing in place is several times faster
+                torch.gt(probs, 0.5, out=flip)
+                torch.sub(last.gt_(0.5), flip, out=flip).abs_().mul_(visited)
+            take_rows(self.flips, index, flips).lerp_(flip, self.flip_smoothing)
             put_rows(self.flips, index, flips)
         self.visits.index_copy_(0, index, visits + 1)
-
-    @staticmethod
-    def _advance(
-        probs: Tensor,
-        last: Tensor,
-        visited: Tensor,
-        change: Tensor,
-        flips: Tensor | None,
-        smoothing: float,
-        soft: bool,
-        *,
-        flip: Tensor,
-    ) -> None:
-        """As fused.advance, step by step; ``last`` and ``flip`` hold nothing afterwards."""
-        torch.sub(probs, last, out=change).abs_().mul_(visited)
-        if flips is None:
-            return
-        if soft:
-            flip = change
-        else:  # comparing in place is several times faster
-            torch.gt(probs, 0.5, out=flip)
-            torch.sub(last.gt_(0.5), flip, out=flip).abs_().mul_(visited)
-        flips.lerp_(flip, smoothing)
 
     @property
     def workspace(self) -> Tensor:

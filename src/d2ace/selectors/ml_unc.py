@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from d2ace._util import validation as inputs
+from d2ace.selectors._engine.compiling import pays
 from d2ace.selectors._engine.options import CommonOptions
 
 from . import compact, reference, scores
@@ -70,7 +71,8 @@ class MLUnc(Selector):
 
     def make_memory(self) -> PredictionHistory | CompactHistory:
         kind = CompactHistory if self.is_compact else PredictionHistory
-        return kind(self.kept.count, self.q, self.dtype, window=self.window)
+        compiles = pays(self.n, self.q, self.epochs, saved=1.0)
+        return kind(self.kept.count, self.q, self.dtype, window=self.window, compiles=compiles)
 
     def update(self, index: Tensor, probs: Tensor) -> None:
         self.memory.update(index, probs)

@@ -54,9 +54,13 @@ class Positives:
         self.row_pointer = row_pointer
         self.q = q
 
+    def among(self, rows: slice) -> Tensor:
+        """The places of those in a block of rows, in the whole matrix."""
+        return self.flat[int(self.row_pointer[rows.start]) : int(self.row_pointer[rows.stop])]
+
     def within(self, rows: slice) -> Tensor:
-        first, last = int(self.row_pointer[rows.start]), int(self.row_pointer[rows.stop])
-        return self.flat[first:last] - rows.start * self.q
+        """The same in the block."""
+        return self.among(rows) - rows.start * self.q
 
 
 def uncertainty(history: PredictionHistory, trade_off: float) -> Tensor:
@@ -95,18 +99,21 @@ def hardness(history: PredictionHistory, positives: Positives, loss: str = "bce"
     last, flips, result = history.last, history.flips, history.workspace
     n, q = last.shape
     for rows in row_blocks(n, q, last.device):
-        p, out, place = last[rows], result[rows], positives.within(rows)
+        p, out = last[rows], result[rows]
         given = out, p, flips[rows], LOSS_ABOVE.get(loss)
         if history.compiles and ran(fused.hardness, *given):
-            p, shares = p.view(-1)[place], flips[rows].view(-1)[place]
-            out.view(-1)[place] = present_loss(p, loss).mul_(1.0 - shares)
+            place = positives.among(rows)
+            p, shares = (each.view(-1).index_select(0, place) for each in (last, flips))
+            present = present_loss(p, loss).mul_(1.0 - shares)
+            result.view(-1).scatter_(0, place.to(torch.int64), present)
             continue
+        place = positives.within(rows)
         (negative_loss,) = history.scratch.take(1, len(p), q, p.device, p.dtype)
         flat = torch.neg(p, out=negative_loss).view(-1)
         if loss == "bce":  # ln(1 - p) and, at the positives, ln p: both exact in p
-            at_positives = flat[place].neg_().log_()
+            at_positives = flat.index_select(0, place).neg_().log_()
             negative_loss.log1p_()
-            flat[place] = at_positives
+            flat.scatter_(0, place.to(torch.int64), at_positives)
             negative_loss.clamp_(LEAST, MOST)
         else:
             flat[place] = -1.0 - flat[place]

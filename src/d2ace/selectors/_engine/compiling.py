@@ -17,20 +17,20 @@ __all__ = ["SAME_BITS", "pays", "ran", "run"]
 
 SAME_BITS = 1 << 21
 """Pairs up to which numbers stay those of the published runs to the last bit."""
-LEAST_WORK = 1 << 33
-"""Pairs times epochs from which compiling pays: it saves 4 ns a pair and epoch or more, so at
-least 34 s of a run, and takes 10 to 30 s, or 5 where torch finds its cache of an earlier run."""
+LEAST_SAVED = float(4 << 33)
+"""Nanoseconds of a run that compiling must save, 34 s: it takes 10 to 30 s, or 5 where torch finds
+its cache of an earlier run."""
 
 _NOTHING = object()
 
 
-def pays(n: int, q: int, epochs: int) -> bool:
-    """Whether a run is large enough to compile for.
+def pays(n: int, q: int, epochs: int, *, saved: float) -> bool:
+    """Whether a run is large enough to compile for, with ``saved`` nanoseconds a pair and epoch.
 
     It asks for the run's size alone, not for the epochs left nor for time, so that the same run
     gives the same numbers again, resumed or not.
     """
-    return n * q > SAME_BITS and n * q * epochs >= LEAST_WORK
+    return n * q > SAME_BITS and n * q * epochs * saved >= LEAST_SAVED
 
 
 def run(function: Callable[..., Any], *arguments: Any) -> Any:
