@@ -18,7 +18,8 @@ __all__ = ["put_rows", "take_rows"]
 def put_rows(matrix: Tensor, index: Tensor, values: Tensor) -> None:
     """``matrix[index] = values``, for distinct rows."""
     if matrix.device.type == "cpu" and values.numel():
-        _items(matrix)[index.numpy()] = _items(values.contiguous())
+        # as items, bytes are copied whatever they stand for
+        _items(matrix)[index.numpy()] = _items(values.to(matrix.dtype).contiguous())
     else:
         matrix.index_copy_(0, index, values)
 
