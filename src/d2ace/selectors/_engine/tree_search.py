@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -163,7 +164,8 @@ class _Search:
         while done < len(left):
             part = left[done : done + step]
             asked, reach = self._ask(part) if self.few else (part, self._reach(part))
-            kept = self._walk(asked, reach)
+            with _one_thread():
+                kept = self._walk(asked, reach)
             crowded.append(asked[reach == 0.0])
             done += len(part)
             step = max(1, min(_ROWS, _PAIRS * len(part) // max(1, kept)))
@@ -266,6 +268,17 @@ class _Search:
             nearest = exact.sort(dim=1, stable=True).indices[:, :wanted]
             self.near[asked] = columns.gather(1, nearest)
             end -= len(part)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Many small products: threads that wait for each other at each cost ten times the work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _square(excess: Rows) -> Rows:
