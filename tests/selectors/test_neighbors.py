@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import d2ace
 from d2ace._util.errors import UserError
 from d2ace.selectors import neighbor_search, neighbors
-from d2ace.selectors._engine import exact_search
+from d2ace.selectors._engine import exact_search, tree_search
 from d2ace.selectors._engine.inputs import feature_matrix
 from d2ace.selectors.neighbors import local_labels, nearest, neighbor_index, search
 
@@ -32,7 +32,7 @@ def slow_nearest(x: np.ndarray, k: int, include_self: bool = False) -> np.ndarra
 
 @given(
     n=st.integers(1, 150),
-    d=st.integers(1, 5),
+    d=st.integers(1, 8),
     k=st.integers(0, 12),
     seed=st.integers(0, 2**31),
     kind=st.sampled_from(["continuous", "integers", "binary", "constant", "far away"]),
@@ -89,6 +89,12 @@ def crowd(kind: str) -> np.ndarray:
         return rng.normal(size=(1_500, 4)) * (np.arange(1_500) % 2)[:, None]
     if kind == "grid":
         return rng.integers(0, 4, (1_500, 4)).astype(float)
+    if kind == "wide grid":
+        return rng.integers(0, 3, (1_500, 6)).astype(float)
+    if kind == "all sizes":
+        return rng.normal(size=(1_500, 6)) * 10.0 ** rng.integers(-30, 30, (1_500, 1))
+    if kind == "outlier":
+        return np.concatenate([np.full((1, 6), 1e30), rng.normal(size=(1_499, 6))])
     if kind == "signed zeros":
         return rng.choice([0.0, -0.0, 1.0], (1_500, 3))
     axis = np.arange(-9, 10)  # 1,152 whole vectors with a squared length of 70, and their centre
@@ -98,13 +104,21 @@ def crowd(kind: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "kind", ["few distinct rows", "one crowd", "grid", "signed zeros", "a sphere and its centre"]
+    "kind",
+    [
+        *("few distinct rows", "one crowd", "grid", "wide grid", "all sizes", "outlier"),
+        *("signed zeros", "a sphere and its centre"),
+    ],
 )
 @pytest.mark.parametrize(("k", "include_self"), [(6, False), (5, True), (40, False)])
-def test_a_tree_finds_the_same_among_crowds(kind, k, include_self):
+def test_a_tree_finds_the_same_among_crowds(kind, k, include_self, monkeypatch):
     x = crowd(kind)
-    found = nearest(torch.from_numpy(x), k, include_self=include_self, method="tree")
-    assert np.array_equal(found.numpy(), slow_nearest(x, k, include_self))
+    truth = slow_nearest(x, k, include_self)
+    for few in (0, 4, 8):  # columns up to which rows are asked for one at a time
+        monkeypatch.setattr(tree_search, "_FEW", few)
+        monkeypatch.setattr(tree_search, "_CROWD", 1)
+        found = nearest(torch.from_numpy(x), k, include_self=include_self, method="tree")
+        assert np.array_equal(found.numpy(), truth)
 
 
 @pytest.mark.parametrize(

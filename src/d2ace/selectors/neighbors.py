@@ -33,6 +33,7 @@ BLOCK = 1 << 24  # distances held at once: 64 MiB, whatever n is
 LONG = 60.0
 """Seconds of one core from which "auto" approximates, or warns where it cannot."""
 _TREE_ROWS, _TREE_WIDTH, _TREE_MOST = 4096, 10, 1_000_000
+_TREE_WIDEST = 14  # where exact search is the alternative, not an approximate one
 KEPT = 2.0
 """Seconds of one core from which it pays to keep the neighbours found."""
 _LOW = 0.9  # a recall that is worth a warning
@@ -169,7 +170,7 @@ def _chosen(features: Any, method: str) -> str:
     seconds = _seconds(features)
     on_gpu = isinstance(features, Tensor) and not on_host
     if seconds <= LONG or on_gpu:
-        return "exact"
+        return "tree" if on_host and n >= _TREE_ROWS and d <= _TREE_WIDEST else "exact"
     if find_spec("faiss") is not None:
         return "approximate"
     minutes = seconds / 60 / torch.get_num_threads()
