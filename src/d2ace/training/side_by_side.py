@@ -68,7 +68,8 @@ class SideBySide(Loop):
         super().__init__(config, problem, fabric)
         assert isinstance(self.model, MLP)  # noqa: S101 - others do not get here
         self._network = self.model
-        self._parameters = list(self.model.parameters())  # weight and bias of each layer in turn
+        # Weight and bias of each layer in turn.
+        self._parameters: list[Tensor] = list(self.model.parameters())
         self._adam = self.optimizer.optimizer  # what Fabric adds is for other devices
         self._moments: list[list[Tensor]] = []
 

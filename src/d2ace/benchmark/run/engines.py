@@ -164,13 +164,14 @@ class _Worker:
         if "exit" in message:
             return self._ended(message["exit"])
         number = message.get("run", 0)
+        spec, folder = self.runs[number]
         if "epoch" in message:
-            return [Event(self.runs[number][0], "epoch", epoch=message["epoch"])]
+            return [Event(spec, "epoch", epoch=message["epoch"])]
         self._last[number] = message
         if len(self._last) == len(self.runs):  # the last one ends with the process
             return []
         self._over.add(number)
-        return [final_event(*self.runs[number], message)]
+        return [final_event(spec, folder, message)]
 
     def gone(self) -> list[Event]:
         """The worker itself has ended: by itself after its run, or in the middle of one."""

@@ -113,7 +113,7 @@ def _watch(say: Watch) -> Watch:
 
 def _ended(say: Watch, place: Path, lock: ExitStack) -> Callable[[Exception | None], None]:
     def ended(error: Exception | None) -> None:
-        lock.close()  # whoever hears of the end may come in
+        lock.close()  # first: the parent may remove the folder as soon as it hears
         if error is None:
             say({"state": "finished"})
         elif isinstance(error, RunInterrupted):
