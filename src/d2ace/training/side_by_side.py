@@ -15,7 +15,7 @@ from lightning_fabric import Fabric
 from torch import Tensor
 from torch.optim.adam import adam
 
-from d2ace.models import MLP
+from d2ace.models import MLP, ModelOutput
 
 from .config import RunConfig
 from .loop import Loop
@@ -43,15 +43,15 @@ class Shared:
         return self._rows[id(split)][1]
 
     def masks(self, seed: int, step: int, rows: int, model: MLP) -> list[Tensor]:
-        """Masks [b, h] of the hidden layers; torch's generator is left as the model leaves it."""
+        """Masks [b, h] of hidden layers, if any; torch's generator is as the model leaves it."""
         key = seed, step, rows
         if key in self._masks:
             masks, after = self._masks[key]
             torch.default_generator.set_state(after)
             return masks
         seed_step(seed, step, 0, torch.device("cpu"))
-        hidden = torch.ones(rows, model.classifier.in_features)
-        masks = [F.dropout(hidden, model.encoder.dropout) for _ in model.encoder.layers]
+        hidden, share = torch.ones(rows, model.classifier.in_features), model.encoder.dropout
+        masks = [F.dropout(hidden, share) for _ in model.encoder.layers] if share else []
         self._masks[key] = masks, torch.default_generator.get_state()
         return masks
 
@@ -81,9 +81,7 @@ class SideBySide(Loop):
     def _step(
         self, step: int, x: Tensor, y: Tensor, weight: Tensor | None, scale: float
     ) -> tuple[Tensor, Tensor]:
-        masks: list[Tensor] = []
-        if self._network.encoder.dropout:
-            masks = self._shared.masks(self.config.seed, step + 1, len(x), self._network)
+        masks = self._shared.masks(self.config.seed, step + 1, len(x), self._network)
         weights, biases = self._parameters[::2], self._parameters[1::2]
         last = len(weights) - 1
         given, active = [x], []
@@ -92,6 +90,8 @@ class SideBySide(Loop):
             active.append(hidden)
             given.append(hidden * masks[k] if masks else hidden)
         logits = torch.addmm(biases[last], given[last], weights[last].t())
+        if weight is not None and weight.shape not in ((len(x),), (len(x), 1), logits.shape):
+            self._network.loss(ModelOutput(logits), y, weight)  # which says what is wrong
         loss, slope = _loss(logits, y.to(logits), weight)
         gradients: list[Tensor] = []
         for k in range(last, -1, -1):

@@ -1,4 +1,4 @@
-"""Runs that train side by side in one process, a step of each in turn.
+"""Runs that train side by side in one process, some steps of each in turn.
 
 Each is a run of its own, with its selector, its folder and its result, as if it trained alone, and
 with the same numbers. Together they prepare the data once for each seed and share dropout masks;
