@@ -16,6 +16,7 @@ from d2ace.benchmark.run.monitor import Monitor
 from d2ace.benchmark.run.runner import Summary, run_grid, runs_folder
 from d2ace.benchmark.run.stacks import stacks
 from d2ace.benchmark.store.database import Store
+from d2ace.cli.main import main
 
 OWN = """
 import os
@@ -138,6 +139,8 @@ def test_runs_of_another_precision_or_of_your_own_code_train_alone(tmp_path, tab
     assert [len(each) for each in stacks([*ours, *double], 1, wanted=True)] == [3, 1, 1, 1]
 
 
-def test_stacks_are_for_processes_of_this_machine(tmp_path):
-    _, err = run("bench", "quick", "--stack", "--engine", "ray", cwd=tmp_path, code=2)
-    assert "--stack works only with --engine local" in err
+def test_stacks_are_for_processes_of_this_machine(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "quick", "--stack", "--engine", "ray"])
+    assert ended.value.code == 2
+    assert "--stack works only with --engine local" in capsys.readouterr().err

@@ -32,8 +32,8 @@ MOST = 32
 NARROW = 256
 """Units of an MLP, over its hidden layers, up to which a stack is chosen by itself.
 
-A stack takes a third of the processor's time at 64 units, and two thirds at 3 x 512
-(benchmarks/stack.py)."""
+A run takes 0.4 of the processor's time in a stack with 64 x 3 or 256 x 1 units, and 0.7 with the
+default 512 x 3 (benchmarks/stack.py)."""
 
 
 def stacks(specs: Iterable[RunSpec], slots: int, *, wanted: bool | None) -> list[list[RunSpec]]:
