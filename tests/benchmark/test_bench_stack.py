@@ -84,6 +84,7 @@ def test_a_stack_stores_what_separate_runs_store(tmp_path, table):
         assert do(one, grid, stack=True).failed_before == 2  # nothing is left to do
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_and_started_again(tmp_path, table):
     victim = tmp_path / "victim"
     own(
