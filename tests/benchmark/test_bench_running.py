@@ -312,7 +312,7 @@ def test_a_worker_that_dies_between_runs_fails_one_run_alone(table, tmp_path) ->
     engine = LocalEngine(1, tmp_path / "workers.log")
 
     def ended(spec) -> str:
-        engine.start(spec, tmp_path / "runs" / spec.key)
+        engine.start([(spec, tmp_path / "runs" / spec.key)])
         while True:
             for event in engine.events(1.0):
                 if event.kind != "epoch":

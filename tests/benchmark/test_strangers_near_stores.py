@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +159,8 @@ class Here:
     def __init__(self) -> None:
         self.ended: list[Event] = []
 
-    def start(self, spec: RunSpec, folder: Path) -> None:
+    def start(self, runs: Sequence[tuple[RunSpec, Path]]) -> None:
+        ((spec, folder),) = runs
         messages: list[dict[str, Any]] = []
         execute(spec.config, str(folder), 1, messages.append, process=False)
         self.ended.append(final_event(spec, folder, messages[-1]))

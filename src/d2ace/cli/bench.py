@@ -71,6 +71,13 @@ class Options:
     address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None
     retry: Annotated[bool, typer.Option("--retry", help="Try failed runs again.")] = False
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folders of finished runs.")] = False
+    stack: Annotated[
+        bool | None,
+        typer.Option(
+            "--stack/--no-stack",
+            help="Train MLPs that differ in method and seed in one process; by default small ones.",
+        ),
+    ] = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, start none.")] = False
     source: Annotated[
         Path | None, typer.Option("--from", help="results.csv with finished runs.")
@@ -101,7 +108,11 @@ class Options:
             raise UserError(f"--engine is {self.engine!r}; choose from {', '.join(ENGINES)}")
         if self.address is not None and self.engine != "ray":
             raise UserError("--address works only with --engine ray")
-        return Session(self.db, self.jobs, self.engine, self.address, self.retry, self.keep)
+        if self.stack and self.engine == "ray":
+            raise UserError("--stack works only with --engine local; leave one of them out")
+        return Session(
+            self.db, self.jobs, self.engine, self.address, self.retry, self.keep, self.stack
+        )
 
 
 def _fields() -> list[inspect.Parameter]:

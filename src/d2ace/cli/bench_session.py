@@ -28,6 +28,7 @@ class Session:
     address: str | None = None
     retry: bool = False
     keep: bool = False
+    stack: bool | None = None
 
     def make_engine(self, store: Store) -> Engine:
         """The engine named by ``--engine``."""
@@ -69,6 +70,7 @@ def run(
             view,
             retry=session.retry,
             keep=session.keep,
+            stack=session.stack if session.engine == "local" else False,
         )
         keys = {spec.key for spec in specs}
         failed = {run.key: run.error for run in store.failed() if run.key in keys}

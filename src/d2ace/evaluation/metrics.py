@@ -11,6 +11,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -34,10 +35,15 @@ class Metric:
         """What it is, in the first paragraph of its function's documentation."""
         return " ".join((self.function.__doc__ or "").split("\n\n")[0].split())
 
+    @cached_property
+    def takes(self) -> frozenset[str]:
+        """The names of its parameters."""
+        return frozenset(inspect.signature(self.function).parameters)
+
     @property
     def needs_thresholds(self) -> bool:
         """Whether it takes ``thresholds`` tuned on other rows, as test rows alone have them."""
-        return "thresholds" in inspect.signature(self.function).parameters
+        return "thresholds" in self.takes
 
 
 @dataclass(frozen=True)
@@ -92,8 +98,7 @@ def evaluate(
     for name, one in METRICS.items():
         if one.needs_thresholds and thresholds is None:
             continue
-        takes = inspect.signature(one.function).parameters
-        chosen: dict[str, Any] = {key: value for key, value in options.items() if key in takes}
+        chosen: dict[str, Any] = {key: options[key] for key in options.keys() & one.takes}
         values[name] = one.function(found, found, **chosen)
     return Evaluation(values, int(np.count_nonzero(found.columns.pairs == 0)))
 

@@ -18,6 +18,7 @@ from .problem import Rows, Split
 from .result import STILL_IMPROVING, RunResult, still_improving
 from .single import train_config
 from .split import make_problem
+from .stack import StackedRun, may_stack, same_stack, train_stack
 from .trainer import Trainer
 from .tuning import MODEL_GRIDS, SELECTOR_GRIDS, tuned
 from .verified import load_tensors, make_folder, save_tensors
@@ -36,6 +37,7 @@ __all__ = [
     "RunResult",
     "SavedRun",
     "Split",
+    "StackedRun",
     "Trainer",
     "corrections_checksum",
     "first_process",
@@ -44,14 +46,17 @@ __all__ = [
     "make_fabric",
     "make_folder",
     "make_problem",
+    "may_stack",
     "protocol_of",
     "reads_images",
     "refuse_other_file",
     "refuse_undefined_monitor",
+    "same_stack",
     "save_tensors",
     "still_improving",
     "train",
     "train_config",
+    "train_stack",
     "tuned",
     "write_predictions",
 ]

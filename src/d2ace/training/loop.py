@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from lightning_fabric import Fabric
@@ -37,8 +38,8 @@ class Loop(Trainer):
         self.history: list[dict[str, Any]] = []
         self.draw_counts = np.zeros(len(problem.train.rows), dtype=np.int64)
         self.best_epoch, self.best_score = 0, -math.inf
-        self.thresholds = np.full(len(problem.label_names), 0.5)
-        """Of every label, tuned on the validation rows in the epoch that was the best last."""
+        self._thresholds = np.full(len(problem.label_names), 0.5)
+        self._tuned_by: Tensor | None = None
         share = "validation share"
         if len(problem.label_names) == 1:
             share += ", or a second label, as rows without any are left out"
@@ -89,12 +90,16 @@ class Loop(Trainer):
         score = outcome.values[self.config.monitor] * (1 if metric.higher_is_better else -1)
         if not self.best_epoch or score > self.best_score:
             self.best_epoch, self.best_score = self.epoch, score
-            self._tune(scores)
+            self._tuned_by = scores
 
-    def _tune(self, scores: Tensor) -> None:
-        labels = self.problem.validation.Y
-        if labels.nnz:  # else there is nothing to tune them on
-            self.thresholds = tune_thresholds(labels, scores.numpy())
+    @property
+    def thresholds(self) -> npt.NDArray[np.float64]:
+        """Of every label, tuned by the scores of the validation rows that were the best last."""
+        labels, scores = self.problem.validation.Y, self._tuned_by
+        if scores is not None and labels.nnz:  # else there is nothing to tune them on
+            self._thresholds = tune_thresholds(labels, scores.numpy())
+        self._tuned_by = None
+        return self._thresholds
 
     def _selection(self) -> dict[str, Any]:
         """What the epoch's draws looked like."""
@@ -120,7 +125,7 @@ class Loop(Trainer):
 
         Thresholds are tuned on the validation rows, by the same weights.
         """
-        self._tune(self.predict(self.rows["validation"]))
+        self._tuned_by = self.predict(self.rows["validation"])
         scores = self.predict(self.rows["test"])
         outcome = _evaluated(self.problem.test, scores, thresholds=self.thresholds)
         return outcome, label_scores(self.problem, scores.numpy(), self.thresholds)

@@ -54,7 +54,8 @@ class Rows:
         if self._dense is not None:
             if isinstance(rows, slice):
                 return self._dense[rows]
-            return self._dense[torch.tensor(rows, device=self._device)]
+            # By way of NumPy: torch itself takes several times as long to read a list.
+            return self._dense.index_select(0, torch.from_numpy(np.array(rows)).to(self._device))
         picked = self._csr[rows]  # type: ignore[index]
         return torch.from_numpy(picked.toarray()).to(self._device, self._dtype)
 

@@ -6,6 +6,7 @@ import copy
 import json
 import signal
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,12 @@ class Run:
     resume: bool = True
     prepared: float = 0.0
     """Seconds that making the problem took."""
+    save_every: float = 0.0
+    """Seconds that pass before the end of an epoch, other than the last, is saved again."""
+    loop_type: Callable[[RunConfig, Problem, Fabric], Loop] | None = None
+    """Another kind of :class:`.loop.Loop`."""
+    processor_clock: Callable[[], float] = time.process_time
+    """Processor seconds that count as the run's."""
 
     def __call__(self, fabric: Fabric) -> str:
         """Train to the end; the result as JSON, so that any kind of process can return it."""
@@ -57,11 +64,20 @@ class Run:
         return self._run(fabric, turn).to_json()
 
     def _run(self, fabric: Fabric, turn: Turn) -> RunResult:
+        going = self.begin(fabric, turn)
+        with Interruption(heed=self.folder is not None) as asked:
+            for _ in self.steps(going, turn, asked):
+                pass
+        return self.end(going, turn)
+
+    def begin(self, fabric: Fabric, turn: Turn) -> Going:
+        """Set up, or resume from the checkpoint."""
         from .loop import Loop
 
-        started, spent, problem = time.perf_counter(), _Spent(), self.problem
+        started, problem = time.perf_counter(), self.problem
+        spent = Spent(clock=self.processor_clock)
         with turn:
-            loop = Loop(self.config, problem, fabric)
+            loop = (self.loop_type or Loop)(self.config, problem, fabric)
         best: dict[str, Any] | None = None
         if self.folder is not None:
             saved = self.folder.load(problem, fabric.world_size) if self.resume else None
@@ -72,19 +88,26 @@ class Run:
                 self.folder.open(resume=self.resume)
             fabric.barrier()
         spent.setup += self.prepared + time.perf_counter() - started
-        with Interruption(heed=self.folder is not None) as asked:
-            while not loop.finished:
-                try:
-                    best = self._epoch(loop, turn, spent, asked) or best
-                except RunError:
-                    raise
-                except RuntimeError:
-                    # A signal to all processes of a run ends the loader's workers, too, and a step
-                    # may be half done: the last checkpoint counts.
-                    self._stop_if(asked.signum or 0, loop)
-                    raise
-        assert best is not None  # noqa: S101 - the first epoch is the best so far
-        loop.model.load_state_dict(best)
+        return Going(loop, spent, best, written=loop.best_epoch, saved=time.monotonic())
+
+    def steps(self, going: Going, turn: Turn, asked: Interruption) -> Iterator[None]:
+        """Train to the end of the last epoch; gives way after every step."""
+        while not going.loop.finished:
+            try:
+                yield from self._epoch(going, turn, asked)
+            except RunError:
+                raise
+            except RuntimeError:
+                # A signal to all processes of a run ends the loader's workers, too, and a step
+                # may be half done: the last checkpoint counts.
+                self._stop_if(asked.signum or 0, going.loop)
+                raise
+
+    def end(self, going: Going, turn: Turn) -> RunResult:
+        """Test the best weights, and write the files of a finished run."""
+        loop, spent, fabric = going.loop, going.spent, going.loop.fabric
+        assert going.best is not None  # noqa: S101 - the first epoch is the best so far
+        loop.model.load_state_dict(going.best)
         tested = time.perf_counter()
         with turn:
             outcome, per_label = loop.test()
@@ -94,7 +117,8 @@ class Run:
             recorder, insights = loop.recorder, loop.shared.selector.insights
             with turn:
                 record = None if recorder is None else recorder.file(loop.draw_counts)
-                known = insights_content(self.config, problem, insights) if insights else None
+                known = insights_content(self.config, self.problem, insights) if insights else None
+            self._save_best(going)
             self.folder.keep(loop.best_epoch, record, known)
         with turn:  # the result tells its threads
             kept = time.perf_counter() - ended
@@ -104,7 +128,7 @@ class Run:
         fabric.barrier()
         return result
 
-    def _restored(self, loop: Loop, saved: Saved) -> _Spent:
+    def _restored(self, loop: Loop, saved: Saved) -> Spent:
         """Resume from a checkpoint; returns the seconds that were spent before it."""
         place: Path | None = saved.place
         try:
@@ -118,7 +142,7 @@ class Run:
             raise RunError(
                 f"{place} does not fit this version ({why}); it was left alone: {elsewhere()}."
             ) from problem
-        return _Spent(**saved.content["spent"])
+        return Spent(**saved.content["spent"], clock=self.processor_clock)
 
     def _refuse_different(self, fabric: Fabric, saved: Saved | None, batches: int) -> None:
         """Refuse processes that would resume from different steps."""
@@ -130,43 +154,53 @@ class Run:
                 "machines share."
             )
 
-    def _epoch(
-        self, loop: Loop, turn: Turn, spent: _Spent, asked: Interruption
-    ) -> dict[str, Any] | None:
-        """One epoch, saved; the weights after it if it is the best so far."""
+    def _epoch(self, going: Going, turn: Turn, asked: Interruption) -> Iterator[None]:
+        """One epoch, saved; gives way after every step."""
+        loop = going.loop
         alone = loop.fabric.world_size == 1
         for position in turn.each(loop.train_epoch()):
-            if position == loop.batches:
-                continue  # an epoch that ends is saved below
-            due = self.checkpoint_every is not None and position % self.checkpoint_every == 0
-            if due or (asked.signum if alone else position % _ASKING == 0):
-                signum = any_process(loop.fabric, asked.signum or 0)  # all stop, or none does
-                if due or signum:
-                    with loop.clock.part("save"):
-                        self._save(loop, spent)
-                    self._stop_if(signum, loop)
+            if position < loop.batches:  # an epoch that ends is saved below
+                due = self.checkpoint_every is not None and position % self.checkpoint_every == 0
+                if due or (asked.signum if alone else position % _ASKING == 0):
+                    signum = any_process(loop.fabric, asked.signum or 0)  # all stop, or none does
+                    if due or signum:
+                        with loop.clock.part("save"):
+                            self._save(going)
+                        self._stop_if(signum, loop)
+            yield
         with turn:
             entry = loop.end_epoch()
         ended = time.perf_counter()
-        weights = None
         if loop.best_epoch == entry["epoch"]:
-            weights = {name: value.clone() for name, value in loop.model.state_dict().items()}
-            if self.folder is not None and loop.fabric.is_global_zero:
-                self.folder.save_best(entry["epoch"], _restorable(loop, weights))
-        if self.folder is not None:
-            self._save(loop, spent)
+            weights = loop.model.state_dict()
+            going.best = {name: value.clone() for name, value in weights.items()}
+        due = loop.finished or time.monotonic() - going.saved >= self.save_every
+        if due and self.folder is not None:
+            self._save(going)
         # No checkpoint can hold how long it took itself: this goes into those of later epochs.
         entry["seconds"]["save"] += time.perf_counter() - ended
         if self.watch is not None and loop.fabric.is_global_zero:
             self.watch(copy.deepcopy(entry))  # whose the result is, whatever a watcher does
         if not loop.finished:
-            self._stop_if(any_process(loop.fabric, asked.signum or 0), loop)
-        return weights
+            signum = any_process(loop.fabric, asked.signum or 0)
+            if signum and not due:
+                self._save(going)
+            self._stop_if(signum, loop)
 
-    def _save(self, loop: Loop, spent: _Spent) -> None:
-        state = loop.state_dict()
+    def _save(self, going: Going) -> None:
+        loop, state = going.loop, going.loop.state_dict()
         if self.folder is not None and loop.fabric.is_global_zero:
-            self.folder.save(state, spent.so_far(), self.problem.digest, loop.fabric.world_size)
+            self._save_best(going)
+            spent, processes = going.spent.so_far(), loop.fabric.world_size
+            self.folder.save(state, spent, self.problem.digest, processes)
+        going.saved = time.monotonic()
+
+    def _save_best(self, going: Going) -> None:
+        """Write the best weights so far, which a checkpoint names."""
+        best = going.loop.best_epoch
+        if self.folder is not None and going.best is not None and going.written != best:
+            self.folder.save_best(best, _restorable(going.loop, going.best))
+            going.written = best
 
     def _stop_if(self, signum: int, loop: Loop) -> None:
         if signum and self.folder is not None:
@@ -177,16 +211,37 @@ class Run:
             )
 
 
-class _Spent:
+@dataclass
+class Going:
+    """How far a run is."""
+
+    loop: Loop
+    spent: Spent
+    best: dict[str, Any] | None
+    """The weights of the best epoch so far."""
+    written: int
+    """The best epoch whose weights are in the folder."""
+    saved: float
+    """When the last checkpoint was written, on a clock that never goes back."""
+
+
+class Spent:
     """Seconds outside the epochs, and processor seconds, over all parts of an interrupted run."""
 
-    def __init__(self, setup: float = 0.0, test: float = 0.0, cpu: float = 0.0) -> None:
+    def __init__(
+        self,
+        setup: float = 0.0,
+        test: float = 0.0,
+        cpu: float = 0.0,
+        *,
+        clock: Callable[[], float] = time.process_time,
+    ) -> None:
         self.setup, self.test = setup, test
-        self._before = cpu - time.process_time()
+        self._clock, self._before = clock, cpu - clock()
 
     @property
     def cpu(self) -> float:
-        return self._before + time.process_time()
+        return self._before + self._clock()
 
     def so_far(self) -> dict[str, float]:
         return {"setup": self.setup, "test": self.test, "cpu": self.cpu}
@@ -197,7 +252,7 @@ def _result(
     fabric: Fabric,
     outcome: Evaluation,
     per_label: dict[str, list[Any]],
-    spent: _Spent,
+    spent: Spent,
     kept: float,
 ) -> RunResult:
     """The result; ``kept`` are the seconds that files beside it took."""

@@ -193,25 +193,33 @@ class Trainer:
         with self.clock.part("observe"):
             weight = self.shared.loss_weight(part)
         with self.clock.part("train"):
-            seed_step(config.seed, step + 1, self.fabric.global_rank, self.fabric.device)
-            rows = torch.tensor(part.rows, device=self.fabric.device)
-            loss, logits = self.step_module(x, self._labels_at(rows), self._weighed(weight, rows))
-            self.fabric.backward(loss if part.scale == 1.0 else loss * part.scale)
-            if self.model.clip_norm is not None:
-                self.fabric.clip_gradients(
-                    self.step_module,
-                    self.optimizer,
-                    max_norm=self.model.clip_norm,
-                    error_if_nonfinite=False,  # a gradient scaler skips such a step by itself
-                )
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+            rows = torch.from_numpy(np.array(part.rows)).to(self.fabric.device)
+            labels, weight = self._labels_at(rows), self._weighed(weight, rows)
+            loss, logits = self._step(step, x, labels, weight, part.scale)
             self.model.on_step(step)
             self._loss_sum += loss.detach() * len(part.rows) * (part.scale > 0)
         if selector.predictions == "train":
             with self.clock.part("observe"):
                 self._tell(self.shared.observe, part, logits)
         np.add.at(self._epoch_counts, part.batch, 1)  # costs what the batch does, not n
+
+    def _step(
+        self, step: int, x: Tensor, y: Tensor, weight: Tensor | None, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        """Take a step of the optimiser; the loss, and the logits [b, q] before it."""
+        seed_step(self.config.seed, step + 1, self.fabric.global_rank, self.fabric.device)
+        loss, logits = self.step_module(x, y, weight)
+        self.fabric.backward(loss if scale == 1.0 else loss * scale)
+        if self.model.clip_norm is not None:
+            self.fabric.clip_gradients(
+                self.step_module,
+                self.optimizer,
+                max_norm=self.model.clip_norm,
+                error_if_nonfinite=False,  # a gradient scaler skips such a step by itself
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss, logits
 
     def _weighed(self, weight: Tensor | None, rows: Tensor) -> Tensor | None:
         """The selector's weights of a batch times those of its instances."""

@@ -9,6 +9,7 @@ import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,7 +30,7 @@ class Event:
 
     spec: RunSpec
     kind: str
-    """"epoch", "finished", "failed" or "stopped"."""
+    """"epoch", "finished", "failed" or "stopped"; "alone" of a run whose stack was lost."""
     epoch: int = 0
     result: dict[str, Any] | None = None
     recording: bytes | None = None
@@ -42,8 +43,11 @@ class Engine(Protocol):
     slots: int
     """How many."""
 
-    def start(self, spec: RunSpec, folder: Path) -> None:
-        """Begin a run in its folder; only while fewer than ``slots`` are running."""
+    def start(self, runs: Sequence[tuple[RunSpec, Path]]) -> None:
+        """Begin a run in its folder, or several that train side by side.
+
+        Only while fewer than ``slots`` are running; those that train side by side count as one.
+        """
 
     def events(self, seconds: float) -> list[Event]:
         """What happened since; waits up to ``seconds`` for something to."""
@@ -80,13 +84,13 @@ class LocalEngine:
         self._lines: queue.SimpleQueue[tuple[_Worker, bytes | None]] = queue.SimpleQueue()
         self._workers: list[_Worker] = []
 
-    def start(self, spec: RunSpec, folder: Path) -> None:
-        """Hand the run to an idle worker, or to a new one."""
-        worker = next((each for each in self._workers if each.spec is None), None)
+    def start(self, runs: Sequence[tuple[RunSpec, Path]]) -> None:
+        """Hand the runs to an idle worker, or to a new one."""
+        worker = next((each for each in self._workers if not each.runs), None)
         if worker is None:
             worker = _Worker(self._lines, self.threads, self._log)
             self._workers.append(worker)
-        worker.start(spec, folder, self.threads)
+        worker.start(runs, self.threads)
 
     def events(self, seconds: float) -> list[Event]:
         """What the workers said."""
@@ -94,13 +98,11 @@ class LocalEngine:
         try:
             while True:
                 worker, line = self._lines.get(timeout=0 if happened else seconds)
-                event = self._gone(worker) if line is None else worker.heard(json.loads(line))
-                if event is not None:
-                    happened.append(event)
+                happened += self._gone(worker) if line is None else worker.heard(json.loads(line))
         except queue.Empty:
             return happened
 
-    def _gone(self, worker: _Worker) -> Event | None:
+    def _gone(self, worker: _Worker) -> list[Event]:
         self._workers.remove(worker)
         return worker.gone()
 
@@ -113,7 +115,7 @@ class LocalEngine:
         """End the workers, at once where they still run."""
         for worker in self._workers:
             worker.end()
-            if worker.spec is not None:
+            if worker.runs:
                 worker.process.kill()
             worker.process.wait()
             worker.reader.join()
@@ -121,12 +123,12 @@ class LocalEngine:
 
 
 class _Worker:
-    """A worker process, and the run it has."""
+    """A worker process, and the run that it has, or the runs of a stack."""
 
     def __init__(self, lines: Any, threads: int, log: Any) -> None:
-        self.spec: RunSpec | None = None
-        self._folder = Path()
-        self._last: dict[str, Any] | None = None
+        self.runs: list[tuple[RunSpec, Path]] = []
+        self._last: dict[int, dict[str, Any]] = {}
+        self._over: set[int] = set()
         self._asked_to_end = False
         limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
         self.process = subprocess.Popen(
@@ -147,39 +149,55 @@ class _Worker:
                 lines.put((self, line))
         lines.put((self, None))
 
-    def start(self, spec: RunSpec, folder: Path, threads: int) -> None:
-        self.spec, self._folder, self._last = spec, folder, None
-        task = {"config": spec.config, "folder": str(folder), "threads": threads}
+    def start(self, runs: Sequence[tuple[RunSpec, Path]], threads: int) -> None:
+        self.runs, self._last, self._over = list(runs), {}, set()
+        asked = [{"config": spec.config, "folder": str(folder)} for spec, folder in runs]
+        task = {"runs": asked, "threads": threads}
         assert self.process.stdin is not None  # noqa: S101
         with contextlib.suppress(BrokenPipeError):  # died while idle: the end of its output says so
             self.process.stdin.write((json.dumps(task) + "\n").encode())
             self.process.stdin.flush()
 
-    def heard(self, message: dict[str, Any]) -> Event | None:
-        if self.spec is None:
-            return None
+    def heard(self, message: dict[str, Any]) -> list[Event]:
+        if not self.runs:
+            return []
+        if "exit" in message:
+            return self._ended(message["exit"])
+        number = message.get("run", 0)
+        spec, folder = self.runs[number]
         if "epoch" in message:
-            return Event(self.spec, "epoch", epoch=message["epoch"])
-        if "state" in message:
-            self._last = message
-            return None
-        return self._ended(message["exit"])
+            return [Event(spec, "epoch", epoch=message["epoch"])]
+        self._last[number] = message
+        if len(self._last) == len(self.runs):  # the last one ends with the process
+            return []
+        self._over.add(number)
+        return [final_event(spec, folder, message)]
 
-    def gone(self) -> Event | None:
+    def gone(self) -> list[Event]:
         """The worker itself has ended: by itself after its run, or in the middle of one."""
         code = self.process.wait()
         self._close_input()
-        return None if self.spec is None else self._ended(code)
+        return self._ended(code) if self.runs else []
 
-    def _ended(self, code: int) -> Event:
-        assert self.spec is not None  # noqa: S101
-        spec, self.spec = self.spec, None
-        if self._last is None and self._asked_to_end:
+    def _ended(self, code: int) -> list[Event]:
+        runs, self.runs = self.runs, []
+        ends = []
+        for number, (spec, folder) in enumerate(runs):
+            if number in self._over:
+                continue
+            last = self._last.get(number)
+            lost = self._lost(spec, code, alone=len(runs) == 1)
+            ends.append(lost if last is None else final_event(spec, folder, last))
+        return ends
+
+    def _lost(self, spec: RunSpec, code: int, *, alone: bool) -> Event:
+        """The end of a run whose process did not say how it ended."""
+        if self._asked_to_end:
             return Event(spec, "stopped")
-        if self._last is None:
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            return Event(spec, "failed", error=f"the process of the run {how}")
-        return final_event(spec, self._folder, self._last)
+        if not alone:  # nobody knows which of them it was
+            return Event(spec, "alone")
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return Event(spec, "failed", error=f"the process of the run {how}")
 
     def end(self) -> None:
         self._asked_to_end = True

@@ -8,7 +8,7 @@ import threading
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from d2ace._util.atomic import write_whole
 from d2ace._util.callbacks import Watch
@@ -20,6 +20,9 @@ from d2ace.benchmark.plan.specs import training_settings
 from d2ace.data import DataError
 
 from .workplace import held, lock_of, make_place, refuse_stranger, remove_run, traceback_of
+
+if TYPE_CHECKING:
+    from d2ace.training import RunConfig
 
 PATIENCE = 120.0  # seconds; a run that was asked to end has done so long before
 LONGEST = 600  # characters of an error that are kept
@@ -37,7 +40,7 @@ def execute(
     ``report`` gets ``{"epoch": t}`` and at last ``{"state": "finished" | "failed" | "stopped"}``.
     ``process``: this process is there for the run, so its SIGTERM means "save and end".
     """
-    from d2ace.training import RunConfig, RunInterrupted, train_config
+    from d2ace.training import RunInterrupted, train_config
 
     asked: list[int] = []
 
@@ -58,21 +61,34 @@ def execute(
         with held(lock_of(place), PATIENCE):  # held by one whose parent was killed, maybe
             if asked:  # while it waited: the parent is gone
                 raise _Stopped
-            check_unchanged(config)
-            run = RunConfig.from_dict(training_settings(config))
-            refuse_stranger(place)
-            _clear_other_run(place, run.to_dict())
+            run = ready(config, place)
             train_config(run, out=place, threads=threads, watch=watch)
     except (RunInterrupted, _Stopped):
         report({"state": "stopped"})
-    except Busy:
-        error = f"another process has been training in {folder} for {PATIENCE:.0f} seconds"
-        report({"state": "failed", "error": error})
     except Exception as error:
-        _keep_traceback(place, error)
-        report({"state": "failed", "error": sentence(error)})
+        report(failure(place, error))
     else:
         report({"state": "finished"})
+
+
+def ready(config: dict[str, Any], place: Path) -> RunConfig:
+    """The run to train in its folder, which belongs to nothing else; its lock is held."""
+    from d2ace.training import RunConfig
+
+    check_unchanged(config)
+    run = RunConfig.from_dict(training_settings(config))
+    refuse_stranger(place)
+    _clear_other_run(place, run.to_dict())
+    return run
+
+
+def failure(place: Path, error: Exception) -> dict[str, Any]:
+    """The last message of a run that an error has ended."""
+    if isinstance(error, Busy):
+        told = f"another process has been training in {place} for {PATIENCE:.0f} seconds"
+        return {"state": "failed", "error": told}
+    _keep_traceback(place, error)
+    return {"state": "failed", "error": sentence(error)}
 
 
 def outcome(folder: Path) -> tuple[dict[str, Any], bytes | None] | None:

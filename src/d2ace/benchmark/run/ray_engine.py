@@ -6,6 +6,7 @@ import json
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -76,10 +77,11 @@ class RayEngine:
         """Processors of all machines that are there now."""
         return max(1, int(self._ray.cluster_resources().get("CPU", 0)))
 
-    def start(self, spec: RunSpec, folder: Path) -> None:
-        """Submit the run."""
-        task = self._task.remote(json.dumps(spec.config), str(folder), self._threads)
-        self._running[task] = (spec, folder)
+    def start(self, runs: Sequence[tuple[RunSpec, Path]]) -> None:
+        """Submit each run."""
+        for spec, folder in runs:
+            task = self._task.remote(json.dumps(spec.config), str(folder), self._threads)
+            self._running[task] = (spec, folder)
 
     def events(self, seconds: float) -> list[Event]:
         """The runs that have ended."""

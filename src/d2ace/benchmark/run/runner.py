@@ -20,6 +20,7 @@ from d2ace.benchmark.store.database import Store
 from .engines import Engine, Event
 from .execute import outcome
 from .monitor import Monitor
+from .stacks import stacks
 from .workplace import held, lock_of, make_place, remove_run, runs_folder, tidy
 
 __all__ = ["Plan", "Summary", "plan", "run_grid", "runs_folder"]
@@ -74,11 +75,13 @@ def run_grid(
     *,
     retry: bool = False,
     keep: bool = False,
+    stack: bool | None = False,
 ) -> Summary:
     """Do all runs that are not stored; returns when they are done or a signal came.
 
     Every result is stored as soon as its run has ended; then the run's folder is removed, unless
-    ``keep``. If this process is killed, at any moment, call it again to resume.
+    ``keep``. ``stack``: whether runs train side by side (``wanted`` of :func:`.stacks.stacks`). If
+    this process is killed, at any moment, call it again to resume.
     """
     with _only_one(store):
         work = plan(store.status, specs, retry=retry)
@@ -86,7 +89,7 @@ def run_grid(
         store.link(spec for alike in work.labels.values() for spec in alike)
         _sweep(store, work.stored)
         if work.pending:
-            _Work(store, work, view, summary, keep=keep, retry=retry).do(make_engine)
+            _Work(store, work, view, summary, keep=keep, retry=retry, stack=stack).do(make_engine)
         return summary
 
 
@@ -94,13 +97,22 @@ class _Work:
     """The loop that keeps an engine busy."""
 
     def __init__(
-        self, store: Store, work: Plan, view: Monitor, summary: Summary, *, keep: bool, retry: bool
+        self,
+        store: Store,
+        work: Plan,
+        view: Monitor,
+        summary: Summary,
+        *,
+        keep: bool,
+        retry: bool,
+        stack: bool | None,
     ) -> None:
         self.store, self.view, self.summary = store, view, summary
-        self.keep, self.retry = keep, retry
+        self.keep, self.retry, self.stack = keep, retry, stack
         self.labels = work.labels
         self.waiting = list(reversed(work.pending))
-        self.running: dict[str, RunSpec] = {}
+        self.together: list[list[RunSpec]] = []  # of waiting runs, those to begin at once
+        self.running: list[set[str]] = []  # the keys of such runs
 
     def do(self, make_engine: Callable[[], Engine]) -> None:
         self.summary.left = len(self.waiting)
@@ -132,26 +144,37 @@ class _Work:
 
     def _loop(self, engine: Engine) -> None:
         stopping = False
-        while self.running or (self.waiting and not stopping):
+        ordered = stacks(reversed(self.waiting), engine.slots, wanted=self.stack)
+        self.together = ordered[::-1]
+        while self.running or (self.together and not stopping):
             if self.summary.signum is not None and not stopping:
                 stopping = True
                 self.view.stopping()
                 engine.stop()
-            while self.waiting and not stopping and len(self.running) < engine.slots:
-                spec = self.waiting.pop()
-                self.running[spec.key] = spec
-                engine.start(spec, self._folder(spec))
-                self.view.started(spec)
+            while self.together and not stopping and len(self.running) < engine.slots:
+                self._start(engine, self.together.pop())
             for event in engine.events(PAUSE):
                 self._handle(event)
-            self.view.tick(self.waiting)
+            self.view.tick([spec for specs in self.together for spec in specs])
+
+    def _start(self, engine: Engine, specs: list[RunSpec]) -> None:
+        self.running.append({spec.key for spec in specs})
+        engine.start([(spec, self._folder(spec)) for spec in specs])
+        for spec in specs:
+            self.view.started(spec)
 
     def _handle(self, event: Event) -> None:
         spec = event.spec
         if event.kind == "epoch":
             self.view.epoch(spec, event.epoch)
             return
-        self.running.pop(spec.key, None)
+        for keys in self.running:
+            keys.discard(spec.key)
+        self.running = [keys for keys in self.running if keys]
+        if event.kind == "alone":
+            self.together.append([spec])
+            self.view.running.pop(spec.key, None)
+            return
         if event.kind == "finished":
             assert event.result is not None  # noqa: S101
             self.store.add(spec, event.result, event.recording)

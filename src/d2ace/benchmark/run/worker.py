@@ -1,10 +1,10 @@
 """A process that runs the tasks it reads: ``python -m d2ace.benchmark.run.worker``.
 
-It reads a run per line from its standard input and writes what happens, a JSON object per line,
-to its standard output. Where it can (Linux), it imports everything once and forks a process for
-each run, so that runs are as apart as processes are but do not pay seconds of imports. Elsewhere
-it ends after one run. When its input ends, because its parent is done or dead, so does it: the
-run is asked to save and, if it takes too long, killed.
+It reads a run (or the runs of a stack) per line from its standard input and writes what happens,
+a JSON object per line, to its standard output. Where it can (Linux), it imports everything once and
+forks a process for each line, so that runs are as apart as processes are but do not pay seconds of
+imports. Elsewhere it ends after one line. When its input ends, because its parent is done or dead,
+so does it: the run is asked to save and, if it takes too long, killed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import select
 import signal
 import sys
 import threading
+import traceback
 from typing import Any
 
 from d2ace._util.callbacks import Watch
 from d2ace._util.signals import SIGNALS
 
 from .execute import execute
+from .stacks import execute_stack
 
 GRACE = 60.0
 """Seconds a run has to reach a step's end and save."""
@@ -119,9 +121,15 @@ def _end_with(pipe: int) -> None:
 
 def _execute(task: dict[str, Any], report: Watch) -> None:
     try:
-        execute(task["config"], task["folder"], task["threads"], report)
-        sys.stderr.flush()
+        if len(task["runs"]) > 1:
+            execute_stack(task["runs"], task["threads"], report)
+        else:
+            (one,) = task["runs"]
+            execute(one["config"], one["folder"], task["threads"], report)
+    except Exception:  # of a stack as a whole: its runs are tried one by one
+        traceback.print_exc()
     finally:
+        sys.stderr.flush()
         os._exit(0)  # no clean-up of things that the forking process owns
 
 
