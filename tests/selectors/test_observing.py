@@ -423,3 +423,23 @@ def test_a_compiled_training_step_may_observe(name):
         assert float(compiled(batch)) > 0
     assert same_state(one, other)
     assert torch.equal(one.insights.suspicion(), other.insights.suspicion())
+
+
+@pytest.mark.parametrize("state", ["full", "compact"])
+@pytest.mark.parametrize("name", NAMES)
+def test_looking_at_it_in_inference_mode_does_no_harm(name, state):
+    y = np.random.default_rng(0).integers(0, 2, size=(32, 3))
+    logits = torch.randn(2, 32, 3, generator=torch.Generator().manual_seed(0))
+    one, other = (d2ace.make_selector(name, y, batch_size=8, state=state) for _ in range(2))
+    for values in logits:
+        with torch.inference_mode():
+            assert other.memory is other.memory
+            if name == "d2ace":
+                assert other.metric("hardness").shape == other.metric("uncertainty").shape
+            if name == "ml_unc":
+                assert other.uncertainty_matrix().shape == (32, 3)
+        for selector in (one, other):
+            selector.observe(torch.arange(32), logits=values)
+            selector.flush()
+    assert same_state(one, other)
+    assert all(torch.equal(value, other.weights[key]) for key, value in one.weights.items())
