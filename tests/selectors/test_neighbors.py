@@ -189,6 +189,20 @@ def test_approximate_search_of_sparse_and_wide_features():
     assert torch.equal(found, (torch.arange(4_000) + 2_000) % 4_000)
 
 
+@pytest.mark.parametrize("method", ["exact", "tree", "approximate"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn])
+def test_features_of_dtypes_that_numpy_does_not_have(dtype, method):
+    if method == "approximate":
+        pytest.importorskip("faiss")
+    y = np.eye(60, 3)
+    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0)).to(dtype)
+    few, same = (
+        d2ace.D2ACE(y, features, neighbors_method=method) for features in (x, x.float().numpy())
+    )
+    assert (few.neighborhood != same.neighborhood).nnz == 0
+    few.load_state_dict(same.state_dict())
+
+
 def test_a_state_of_approximate_neighbours_fits_no_exact_ones():
     pytest.importorskip("faiss")
     x, y = np.random.default_rng(0).normal(size=(200, 4)), np.eye(200, 3)
