@@ -181,6 +181,14 @@ def test_approximate_search_finds_nearly_all(d):
     assert not (found.rows == torch.arange(3_000)[:, None]).any()
 
 
+@pytest.mark.parametrize("n", [2, 3, 12, 16])
+def test_approximate_search_among_a_few_rows(n):
+    pytest.importorskip("faiss")
+    x = torch.randn(n, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for k in (1, n - 1):
+        assert torch.equal(nearest(x, k, method="approximate"), nearest(x, k, method="exact"))
+
+
 def test_approximate_search_of_sparse_and_wide_features():
     pytest.importorskip("faiss")
     x = sp.random_array((2_000, 3_000), density=0.02, rng=0, format="csr")
