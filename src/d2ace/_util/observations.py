@@ -57,7 +57,7 @@ def host_rows(index: Any, n: int, *, unique: bool) -> CheckedRows:
             "in the labels that the selector was made with."
         )
     same = ordered[1:] == ordered[:-1]
-    repeated = np.count_nonzero(same) > 0  # much quicker than any() of a few
+    repeated = bool(np.count_nonzero(same))  # much quicker than any() of a few
     if unique and repeated:
         raise ValueError(
             f"index holds row {ordered[same.argmax()]} twice; each row may occur once in a batch "
