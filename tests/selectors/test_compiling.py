@@ -127,6 +127,16 @@ for state in ("full", "compact"):
     assert (full_short, compact_short) == (full_long, compact_long)
 
 
+def test_a_compiler_that_cannot_keep_its_files_is_none(tmp_path):
+    (tmp_path / "taken").touch()  # by a file, so that it can be no folder
+    script = f"""
+s = d2ace.MLUnc(y, epochs={4 * LONG}, warmup=0, batch_size={N})
+s.observe(torch.arange({N}), logits=logits[0])
+print(torch.isfinite(s.probabilities).all().item())
+"""
+    assert elsewhere(script, TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "taken")) == "True\n"
+
+
 def test_a_state_goes_from_compiled_to_eager_and_on(tmp_path):
     whole = observed(LONG)
     half = observed(LONG, passes=2)

@@ -87,6 +87,50 @@ def test_sparse_features_under_a_default_device(name):
     assert torch.equal(selectors[0].probabilities, selectors[1].probabilities)
 
 
+@pytest.mark.parametrize("preset", ["paper", "reference"])
+@pytest.mark.parametrize("name", list(d2ace.SELECTORS))
+def test_a_training_under_a_default_device(name, preset):
+    if preset not in d2ace.SELECTORS[name].presets:
+        pytest.skip("has no reference")
+    one, other = (make(name, preset=preset, epochs=3, insights=True) for _ in range(2))
+    logits = torch.randn(N, Q, generator=torch.Generator().manual_seed(0))
+    for batch in one:
+        one.observe(batch, logits=logits[batch])
+    with torch.device("meta"):
+        for batch in other:
+            other.observe(batch, logits=logits[batch])
+        assert torch.equal(one.probabilities, other.probabilities)
+        other.insights.load_state_dict(one.insights.state_dict())
+    assert torch.equal(one.insights.suspicion(), other.insights.suspicion())
+
+
+@pytest.mark.parametrize("method", ["exact", "tree", "approximate"])
+@pytest.mark.parametrize("scale", [1.0, 1e200])
+def test_neighbours_under_a_default_device(method, scale):
+    if method == "approximate":
+        pytest.importorskip("faiss")
+    x = scale * np.random.default_rng(0).normal(size=(N, 4))
+    found = d2ace.D2ACE(Y, x, neighbors=2, neighbors_method=method).neighborhood
+    with torch.device("meta"):
+        again = d2ace.D2ACE(Y, x, neighbors=2, neighbors_method=method).neighborhood
+    assert (found != again).nnz == 0
+
+
+@pytest.mark.parametrize("where", [torch.inference_mode, lambda: torch.device("meta")])
+def test_insights_made_in_any_surroundings(where):
+    logits = torch.randn(N, Q, generator=torch.Generator().manual_seed(0))
+    one = d2ace.Insights(Y)
+    with where():
+        other = d2ace.Insights(Y)
+    for _ in range(2):
+        for insights in (one, other):
+            insights.observe(range(N), logits=logits)
+        assert torch.equal(one.suspicion(), other.suspicion())
+        one.reset()
+        with where():
+            other.reset()
+
+
 def test_probabilities_of_an_epoch_are_those_it_began_with():
     """Also where a method returns its memory itself, which goes on changing."""
 

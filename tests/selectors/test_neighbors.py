@@ -195,12 +195,34 @@ def test_approximate_search_finds_nearly_all(d):
     assert not (found.rows == torch.arange(3_000)[:, None]).any()
 
 
+@pytest.mark.parametrize("n", [2, 3, 12, 16])
+def test_approximate_search_among_a_few_rows(n):
+    pytest.importorskip("faiss")
+    x = torch.randn(n, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for k in (1, n - 1):
+        assert torch.equal(nearest(x, k, method="approximate"), nearest(x, k, method="exact"))
+
+
 def test_approximate_search_of_sparse_and_wide_features():
     pytest.importorskip("faiss")
     x = sp.random_array((2_000, 3_000), density=0.02, rng=0, format="csr")
     x = sp.csr_array(sp.vstack([x, x]))  # everybody has a twin
     found = search(feature_matrix(x, 4_000), 1, method="approximate").rows.flatten()
     assert torch.equal(found, (torch.arange(4_000) + 2_000) % 4_000)
+
+
+@pytest.mark.parametrize("method", ["exact", "tree", "approximate"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn])
+def test_features_of_dtypes_that_numpy_does_not_have(dtype, method):
+    if method == "approximate":
+        pytest.importorskip("faiss")
+    y = np.eye(60, 3)
+    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0)).to(dtype)
+    few, same = (
+        d2ace.D2ACE(y, features, neighbors_method=method) for features in (x, x.float().numpy())
+    )
+    assert (few.neighborhood != same.neighborhood).nnz == 0
+    few.load_state_dict(same.state_dict())
 
 
 def test_a_state_of_approximate_neighbours_fits_no_exact_ones():

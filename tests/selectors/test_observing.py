@@ -404,3 +404,42 @@ def test_an_item_of_any_kind_is_indexed():
     assert len(d2ace.IndexedDataset([1, 2, 3])) == 3
     with pytest.raises(TypeError, match="__getitem__ and __len__"):
         d2ace.IndexedDataset(iter([1]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_compiled_training_step_may_observe(name):
+    y = np.random.default_rng(0).integers(0, 2, size=(32, 3))
+    x = torch.randn(32, 3, generator=torch.Generator().manual_seed(0))
+    one, other = (d2ace.make_selector(name, y, batch_size=8, insights=True) for _ in range(2))
+
+    def step(rows):
+        logits = 2.0 * x[rows]
+        other.observe(rows, logits=logits)
+        return other.loss(logits, x[rows].sigmoid(), rows)
+
+    compiled = torch.compile(step, backend="eager")
+    for batch in map(torch.tensor, one.peek()):
+        one.observe(batch, logits=2.0 * x[batch])
+        assert float(compiled(batch)) > 0
+    assert same_state(one, other)
+    assert torch.equal(one.insights.suspicion(), other.insights.suspicion())
+
+
+@pytest.mark.parametrize("state", ["full", "compact"])
+@pytest.mark.parametrize("name", NAMES)
+def test_looking_at_it_in_inference_mode_does_no_harm(name, state):
+    y = np.random.default_rng(0).integers(0, 2, size=(32, 3))
+    logits = torch.randn(2, 32, 3, generator=torch.Generator().manual_seed(0))
+    one, other = (d2ace.make_selector(name, y, batch_size=8, state=state) for _ in range(2))
+    for values in logits:
+        with torch.inference_mode():
+            assert other.memory is other.memory
+            if name == "d2ace":
+                assert other.metric("hardness").shape == other.metric("uncertainty").shape
+            if name == "ml_unc":
+                assert other.uncertainty_matrix().shape == (32, 3)
+        for selector in (one, other):
+            selector.observe(torch.arange(32), logits=values)
+            selector.flush()
+    assert same_state(one, other)
+    assert all(torch.equal(value, other.weights[key]) for key, value in one.weights.items())

@@ -1,4 +1,4 @@
-"""The selector's own surroundings: no gradients, no inference mode, no autocast."""
+"""The selector's own surroundings: no gradients, no inference mode, no autocast, no compiler."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def isolated(method: Function) -> Function:
-    """Run ``method`` outside the caller's gradients, inference mode and autocast.
+    """Run ``method`` outside the caller's gradients, inference mode, autocast and compiler.
 
     Tensors made in inference mode could not be updated outside it, and autocast would compute
-    weights in half precision.
+    weights in half precision. Compiled with a training step, what numpy does would become torch's
+    imitation of it, which has no items of bytes.
     """
 
     @functools.wraps(method)
     def run(self: Any, *arguments: Any, **options: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable(alone)(self, *arguments, **options)
+        return alone(self, *arguments, **options)
+
+    def alone(self: Any, *arguments: Any, **options: Any) -> Any:
         casting = [d for d in {*_AUTOCAST, self.state_device.type} if _casts(d)]
         if not casting and not torch.is_inference_mode_enabled():
             with torch.no_grad():  # as a rule; it runs twice a batch

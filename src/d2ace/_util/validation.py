@@ -17,7 +17,7 @@ from torch import Tensor
 
 Labels = Any  # torch.Tensor, numpy.ndarray, scipy.sparse matrix, or nested sequences
 Features = Any
-_NUMPY_HAS = (torch.float16, torch.float32, torch.float64)
+NUMPY_HAS = (torch.float16, torch.float32, torch.float64)
 
 
 def whole_number(name: str, value: Any, least: int) -> int:
@@ -125,7 +125,7 @@ def as_table(name: str, value: Any) -> Any:
         if value.is_meta:
             raise ValueError(f"{name} is on the meta device and holds no numbers; give real ones.")
         value, dense = value.detach().cpu(), value.layout == torch.strided
-        if dense and value.is_floating_point() and value.dtype not in _NUMPY_HAS:
+        if dense and value.is_floating_point() and value.dtype not in NUMPY_HAS:
             value = value.float()
         value = value.numpy() if dense else csr(value)
     return value if sp.issparse(value) else as_array(name, value)

@@ -70,7 +70,7 @@ class Insights:
         self.row_names = _names("row_names", row_names, self.n)
         self.state = inputs.choice("state", state, ("full", "compact"))
         self.on_invalid = inputs.choice("on_invalid", on_invalid, ("error", "skip"))
-        self._own = PairSums(self.n, self.q, with_loss=self.state == "full")
+        self._own = self._nothing()
         self._staging: Staging | None = None
         self._feeder: Staging | None = None  # of a selector that passes its predictions on
         self._given: Tensor | None = None
@@ -149,6 +149,11 @@ class Insights:
         if self._feeder is not None and self._feeder is not staging:
             self._feeder.flush()  # of another selector
         self._feeder = staging
+
+    def _nothing(self) -> PairSums:
+        """The sums before anything was observed, whatever the caller makes tensors on and for."""
+        with torch.inference_mode(False), torch.device("cpu"):
+            return PairSums(self.n, self.q, with_loss=self.state == "full")
 
     def _replace(self, sums: PairSums) -> None:
         """Take these sums in place of all that was observed, also of what still waits."""
@@ -406,7 +411,7 @@ class Insights:
         A damaged state, or one for other labels, is refused and changes nothing.
         """
         self._refuse_unfit(state)
-        sums = PairSums(self.n, self.q, with_loss=self.state == "full")
+        sums = self._nothing()
         sums.load_state_dict(state["sums"])
         self._replace(sums)
 
@@ -442,7 +447,7 @@ class Insights:
 
     def reset(self) -> None:
         """Forget everything observed."""
-        self._replace(PairSums(self.n, self.q, with_loss=self.state == "full"))
+        self._replace(self._nothing())
 
     @isolated
     def __getstate__(self) -> dict[str, Any]:

@@ -145,7 +145,8 @@ class PredictionHistory(Memory):
         """Room for one [n, q] matrix, kept because fresh memory costs more than filling it."""
         if self._workspace is None or self._workspace.device != self.latest.device:
             n, _, q = self.latest.shape
-            self._workspace = self.latest.new_empty((n, q))
+            with torch.inference_mode(False):  # to be filled outside it, too
+                self._workspace = self.latest.new_empty((n, q))
         return self._workspace
 
     def change_count(self) -> Tensor:

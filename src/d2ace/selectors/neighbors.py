@@ -108,7 +108,8 @@ def search(
     k = min(k, n if include_self else n - 1)
     if k == 0:
         return Neighbors(torch.empty(n, 0, dtype=torch.int64), "exact", 1.0)
-    features = within_range(features)
+    with torch.device("cpu"):  # whatever new tensors are on elsewhere
+        features = within_range(features)
     chosen = _chosen(features, method)
     around = _surroundings.get()
     files = None
@@ -118,7 +119,8 @@ def search(
         kept = files.read((n, k))
         if kept is not None:
             return Neighbors(kept[0], exactness, kept[1])
-    found = _found(features, k, include_self, chosen, around.progress or _silent)
+    with torch.device("cpu"):
+        found = _found(features, k, include_self, chosen, around.progress or _silent)
     if found.recall < _LOW:
         warnings.warn(
             f"The approximate search found {found.recall:.0%} of the true neighbours of a sample; "

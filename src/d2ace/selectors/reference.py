@@ -108,4 +108,4 @@ def table_entries(weights: Tensor, index: Tensor, pressure: float) -> Tensor:
     n = len(weights)
     share = weights.index_select(0, index) / weights.amax().clamp_min(_LEAST)
     steps = torch.ceil(n * share - GUARD).clamp_(0, n) / n
-    return torch.as_tensor(pressure**steps)
+    return torch.pow(pressure, steps)

@@ -42,7 +42,7 @@ def approximate_search(
 
     points = _points(features)
     n, d = points.shape
-    cells = min(1 << 14, max(1, round(4 * math.sqrt(n))))
+    cells = min(1 << 14, n, round(4 * math.sqrt(n)))
     index = faiss.IndexIVFFlat(faiss.IndexFlatL2(d), d, cells)
     index.cp.niter, index.cp.seed = 10, 1
     index.cp.min_points_per_centroid = 1  # so that it does not print

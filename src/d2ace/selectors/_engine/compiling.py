@@ -6,6 +6,7 @@ The environment variable TORCH_COMPILE_DISABLE=1, torch's own, switches compilin
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 from collections.abc import Callable
@@ -55,22 +56,17 @@ class _Compiled:
     def __call__(self, *arguments: Any) -> Any:
         if self._fails:
             return _NOTHING
-        import torch._dynamo as dynamo
-
-        try:
+        # What a compiler raises is anybody's guess. What the function itself does, it does again.
+        with contextlib.suppress(Exception):
             if self._quick is not None:
                 return self._quick(*arguments)
+            import torch._dynamo as dynamo
+
             if not dynamo.config.disable:
                 with warnings.catch_warnings():  # of torch's compiler, about itself
                     warnings.simplefilter("ignore")
                     self._quick = torch.compile(self._function, dynamic=True)
                     return self._quick(*arguments)
-        except dynamo.exc.TorchDynamoException:
-            pass  # of compiling, before anything is computed
-        except RuntimeError:
-            if self._quick is not None:
-                raise
-            # torch has no compiler for this version of Python
         self._fails = True
         return _NOTHING
 

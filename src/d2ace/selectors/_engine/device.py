@@ -49,7 +49,7 @@ class DeviceState:
     def memory(self) -> Memory:
         """The method's state, created when first needed."""
         if self._memory is None:
-            with torch.device(self.device):
+            with torch.inference_mode(False), torch.device(self.device):  # to be updated outside it
                 memory = self._make_memory()
             if not isinstance(memory, Memory):
                 raise ContractError(

@@ -14,7 +14,14 @@ from torch import Tensor
 
 from d2ace._util.errors import ContractError
 from d2ace._util.observations import array_tensor, state_device
-from d2ace._util.validation import Features, as_array, csr, refuse_dtype, torch_device
+from d2ace._util.validation import (
+    NUMPY_HAS,
+    Features,
+    as_array,
+    csr,
+    refuse_dtype,
+    torch_device,
+)
 
 
 def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
@@ -27,6 +34,8 @@ def feature_matrix(features: Features, n: int) -> Tensor | sp.csr_array:
         if features.is_complex():
             raise TypeError(f"features must be real numbers, got dtype {features.dtype}.")
         matrix = features.detach().to(state_device(features.device))
+        if matrix.is_floating_point() and matrix.dtype not in NUMPY_HAS:  # as a search asks for
+            matrix = matrix.float()
         matrix = matrix if matrix.layout == torch.strided else csr(matrix.cpu())
     elif sp.issparse(features):
         matrix = sp.csr_array(features)

@@ -28,7 +28,8 @@ class Scratch:
         room = self._room
         fits = room is not None and room.device == device and room.dtype == dtype
         if room is None or not fits or len(room) < count * step:
-            room = self._room = torch.empty(count * step, dtype=dtype, device=device)
+            with torch.inference_mode(False):  # to be filled outside it, too
+                room = self._room = torch.empty(count * step, dtype=dtype, device=device)
         return [
             room[start : start + size].view(height, width) for start in range(0, count * step, step)
         ]
