@@ -77,7 +77,7 @@ def test_compiled_and_eager_agree_within_rounding(state, preset):
 
 
 def test_ml_unc_compiled_and_eager_agree_within_rounding():
-    torch._dynamo.reset()  # D2ACE has the same function of a pair
+    torch.compiler.reset()  # D2ACE has the same function of a pair
     before = graphs()
     eager, compiled = (
         d2ace.MLUnc(Y, epochs=epochs, warmup=0, batch_size=N) for epochs in (SHORT, 4 * LONG)

@@ -115,8 +115,8 @@ def test_a_tree_finds_the_same_among_crowds(kind, k, include_self, monkeypatch):
     x = crowd(kind)
     truth = slow_nearest(x, k, include_self)
     for few in (0, 4, 8):  # columns up to which rows are asked for one at a time
-        monkeypatch.setattr(tree_search, "_FEW", few)
-        monkeypatch.setattr(tree_search, "_CROWD", 1)
+        monkeypatch.setattr(tree_search, "FEW", few)
+        monkeypatch.setattr(tree_search, "CROWD", 1)
         found = nearest(torch.from_numpy(x), k, include_self=include_self, method="tree")
         assert np.array_equal(found.numpy(), truth)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from d2ace._util.rows import put_rows
+from d2ace._util.row_items import put_rows
 
 _LEAST = 1e-7  # the loss is cut at this probability, near float32's distance from 1
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from d2ace._util.rows import put_rows
+from d2ace._util.row_items import put_rows
 
 from ._engine.compiling import run
 from .fused import CLAMP, LEAST, MOST

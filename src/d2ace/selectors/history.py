@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from d2ace._util.rows import put_rows, take_rows
+from d2ace._util.row_items import put_rows, take_rows
 
 from ._engine.scratch import Scratch
 

@@ -25,10 +25,10 @@ __all__ = ["tree_search"]
 Rows = np.ndarray[Any, Any]
 
 _LEAF = 64  # rows compared one by one at the end of a search; twice as many in a product
-_FEW = 4  # columns up to which looking at many rows at once is not worth it
+FEW = 4  # columns up to which looking at many rows at once is not worth it
 _ROUGH = 2.0  # a rough search finds rows at most so much farther than the nearest, plus one
 _ROWS = 1 << 16  # rows that go down the tree at once
-_CROWD = 1 << 10  # candidates from which a row is asked for alone
+CROWD = 1 << 10  # candidates from which a row is asked for alone
 _PAIRS = 1 << 22  # candidates kept at once
 _BLOCK = 1 << 13  # pairs measured at once
 _SLACK = 1e-12  # by which two ways of adding up squares may differ
@@ -145,7 +145,7 @@ class _Search:
 
     def __init__(self, points: Rows, rows: Rows, source: MeasuredRows, near: Tensor) -> None:
         # rows that are near each other are asked for after each other, and lie side by side
-        self.few = points.shape[1] <= _FEW
+        self.few = points.shape[1] <= FEW
         leaf = _LEAF if self.few else 2 * _LEAF
         self.numbers = rows[cKDTree(points[rows], leafsize=leaf).indices]
         self.tree = cKDTree(points[self.numbers], leafsize=leaf)
@@ -204,7 +204,7 @@ class _Search:
         """
         if not len(rows):
             return 0
-        most, counts = max(_CROWD, 16 * self.near.shape[1]), np.zeros(len(rows), np.int64)
+        most, counts = max(CROWD, 16 * self.near.shape[1]), np.zeros(len(rows), np.int64)
         found = [np.empty(0, np.int64)]
         for places, columns in self._within(np.ascontiguousarray(self.points[rows].T), reach):
             found.append(places * len(self.points) + self.numbers[columns])
