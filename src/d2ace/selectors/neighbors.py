@@ -34,7 +34,7 @@ LONG = 60.0
 """Seconds of one core from which "auto" approximates, or warns where it cannot."""
 _TREE_ROWS, _TREE_WIDTH, _TREE_MOST = 4096, 10, 1_000_000
 _TREE_WIDEST = 14  # where exact search is the alternative, not an approximate one
-KEPT = 2.0
+KEPT = 0.25
 """Seconds of one core from which it pays to keep the neighbours found."""
 _LOW = 0.9  # a recall that is worth a warning
 
