@@ -115,8 +115,9 @@ def _free_ports() -> list[int]:
 
 
 @pytest.fixture
-def machines() -> Iterator[Machines]:
+def machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
     pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # whatever tokens another cluster has left
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
         machines = Machines(Path(folder))
         try:

@@ -61,8 +61,12 @@ class RayEngine:
             try:
                 ray.init(include_dashboard=False, log_to_driver=False, **started)
             except Exception as error:
-                where = address or "on this machine"
-                raise RunError(f"no Ray cluster {where}: {sentence(error)}") from None
+                if not address:
+                    raise RunError(f"no Ray cluster on this machine: {sentence(error)}") from None
+                raise RunError(
+                    f"no Ray cluster {address}: {sentence(error)}; if it asks for a token, set "
+                    "RAY_AUTH_MODE=token, with the token of the first machine"
+                ) from None
         self._printing.__enter__()
         self._grows = address is not None
         self.slots = self._available() if self._grows else min(jobs, self._available())
