@@ -108,8 +108,9 @@ class Browser:
             self._next()
 
     def value(self, expression: str) -> Any:
-        """What a line of script says in the page."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """What a line of script says in the page; a promise is waited for."""
+        options = {"returnByValue": True, "awaitPromise": True}
+        found = self.call("Runtime.evaluate", expression=expression, **options)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
