@@ -228,9 +228,8 @@ class _Search:
                 if not most.all():
                     who, most = who[most > 0.0], most[most > 0.0]
                 excess = node.excess(values.take(who, axis=1), most)
-                some = (
-                    (excess.amin(dim=0) <= _FAINT).nonzero().flatten()
-                )  # soon found: few have any
+                # few have any, which is soon found
+                some = (excess.amin(dim=0) <= _FAINT).nonzero().flatten()
                 found = (excess.index_select(1, some) <= _FAINT).nonzero()
                 columns, places = found[:, 0], some[found[:, 1]]
                 yield who[places.numpy()], node.start + columns.numpy()
