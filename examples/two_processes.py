@@ -9,6 +9,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # it keeps the group for good if it is first imported after init
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
@@ -22,7 +23,7 @@ EPOCHS = 6
 def main() -> None:
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
-    train()  # a function of its own: what it made lets go of the processes' connection at its end
+    train()  # a function of its own: what it made lets go of the group at its end
     dist.barrier()  # nobody leaves while another still talks to it
     dist.destroy_process_group()
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from importlib.metadata import metadata
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +70,20 @@ def test_the_example_for_two_processes_runs(root):
     printed = run(*launch, str(root / "examples" / "two_processes.py"))
     assert sorted(line[:9] for line in printed.splitlines()) == ["process 0", "process 1"]
     assert printed.count("P agree: True") == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are named in /proc")
+def test_the_example_for_two_processes_leaves_no_thread_that_talks(root, tmp_path):
+    """One that is late with its last message would end Python with an abort."""
+    script = tmp_path / "look.py"
+    script.write_text(f"""
+import pathlib, runpy, sys
+runpy.run_path({str(root / "examples" / "two_processes.py")!r}, run_name="__main__")
+names = [each.read_text().strip() for each in pathlib.Path("/proc/self/task").glob("*/comm")]
+sys.stdout.write(f"gloo: {{[name for name in names if 'gloo' in name]}}\\n")
+""")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    assert run(*launch, str(script)).count("gloo: []") == 2
 
 
 def test_no_example_is_forgotten(root):

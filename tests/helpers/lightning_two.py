@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed.nn  # before a group is made: it would keep the group for good
 
 from d2ace.integrations._torchvision import mend_torchvision
 
