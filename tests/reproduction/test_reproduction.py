@@ -20,7 +20,8 @@ by_study = pytest.mark.parametrize("place", list(WORDS), ids=lambda place: place
 NUMBER = re.compile(r"(?<![\w.])\d\.\d{3,}")
 COUNT = re.compile(r"\b\d[\d,]* of \d[\d,]*\b")
 SIGNED = r"([+−]\d\.\d{4})"
-IN_WORDS = re.compile(rf"{SIGNED} \({SIGNED}\s+to\s+{SIGNED}\)")
+IN_WORDS = re.compile(rf"{SIGNED}(?: \(|, ){SIGNED}\s+to\s+{SIGNED}\)")
+BOUNDS = re.compile(r"(?<![\w.])[+−]?\d\.\d{4}\s+to\s+[+−]?\d\.\d{4}\)")
 IN_TABLES = re.compile(rf"{SIGNED}(?: |<br>)\[{SIGNED}, {SIGNED}\]")
 MADE = re.compile(r"<!-- (\w+): made by build.py -->.*?<!-- end -->", re.S)
 
@@ -73,6 +74,7 @@ def test_counts_in_the_words_stand_in_the_tables(place: Path) -> None:
 def test_intervals_in_the_words_stand_in_the_tables(place: Path) -> None:
     words, tables = words_and_tables(place)
     assert set(IN_WORDS.findall(words)) <= set(IN_TABLES.findall(tables))
+    assert len(IN_WORDS.findall(words)) == len(BOUNDS.findall(words))  # none in another form
 
 
 def test_steps_and_claims_are_those_of_the_results(build: ModuleType) -> None:
