@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import environment, interrupt, run, scores, start
+from smallrun import small_table
 
 from d2ace._util.errors import RunError
 from d2ace._util.locks import locked
@@ -59,13 +60,7 @@ def do(store: Store, grid: Grid, *, jobs: int = 2, view: Monitor | None = None, 
 
 @pytest.fixture
 def table(tmp_path) -> str:
-    """A data file so small that what a run costs is its process."""
-    random = np.random.default_rng(5)
-    X = random.random((300, 12))
-    Y = X @ random.random((12, 4)) + random.random((300, 4)) > 3.5
-    path = tmp_path / "table.npz"
-    np.savez(path, X=X, Y=Y.astype(np.int8))
-    return str(path)
+    return small_table(tmp_path)
 
 
 def small(table: str, **changes) -> Grid:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-import numpy as np
 import pytest
 from command import run, scores, start
+from smallrun import small_table
 
 from d2ace._util.locks import locked
 from d2ace.benchmark.plan.grid import Grid, make_grid
@@ -50,12 +50,7 @@ def do(store: Store, grid: Grid, *, stack: bool, **options) -> Summary:
 
 @pytest.fixture
 def table(tmp_path) -> str:
-    random = np.random.default_rng(5)
-    X = random.random((300, 12))
-    Y = X @ random.random((12, 4)) + random.random((300, 4)) > 3.5
-    path = tmp_path / "table.npz"
-    np.savez(path, X=X, Y=Y.astype(np.int8))
-    return str(path)
+    return small_table(tmp_path)
 
 
 def own(folder: Path, name: str, does: str) -> str:

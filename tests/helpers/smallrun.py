@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import d2ace
 from d2ace.training import RunResult
@@ -20,6 +23,16 @@ SMALL: dict[str, Any] = {
 
 def small_run(data: Any, **changes: Any) -> RunResult:
     return d2ace.train(data, **(SMALL | changes))
+
+
+def small_table(folder: Path) -> str:
+    """A data file so small that what a run costs is its process."""
+    random = np.random.default_rng(5)
+    X = random.random((300, 12))
+    Y = X @ random.random((12, 4)) + random.random((300, 4)) > 3.5
+    path = folder / "table.npz"
+    np.savez(path, X=X, Y=Y.astype(np.int8))
+    return str(path)
 
 
 def without_times(result: RunResult) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from smallrun import small_table
 
 from d2ace.training import (
     RunConfig,
@@ -51,12 +52,7 @@ Ended = list[Exception | None]
 
 @pytest.fixture
 def table(tmp_path) -> str:
-    random = np.random.default_rng(5)
-    X = random.random((300, 12))
-    Y = X @ random.random((12, 4)) + random.random((300, 4)) > 3.5
-    path = tmp_path / "table.npz"
-    np.savez(path, X=X, Y=Y.astype(np.int8))
-    return str(path)
+    return small_table(tmp_path)
 
 
 def configs(table: str, methods: list[dict[str, Any]], **settings: Any) -> list[RunConfig]:
