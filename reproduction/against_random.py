@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from beside import head, markdown_row
 from judging import FIRST, RANKED, difference, main_study
 
@@ -44,7 +46,28 @@ def equivalent(laboratory: Laboratory) -> list[str]:
             bounds = f"[{difference(one.low)}, {difference(one.high)}]"
             cells.append(f"{one.verdict}: {difference(one.mean)} {bounds}")
         rows.append([method, *cells])
-    return [*head(["method", *columns], words=len(columns) + 1), *map(markdown_row, rows)]
+    table = [*head(["method", *columns], words=len(columns) + 1), *map(markdown_row, rows)]
+    return [*table, "", *(f"- {sentence}" for sentence in _without_one(compared))]
+
+
+def _without_one(compared: list[MethodComparison]) -> Iterator[str]:
+    """How often what is equivalent stays so when one of the datasets is left out."""
+    for one in compared:
+        equal = [
+            method
+            for method, (_, tested) in equivalence_table.found(one).items()
+            if tested.verdict == "equivalent"
+        ]
+        for method in equal:
+            stays = 0
+            for left_out in one.datasets:
+                cells = {at: runs for at, runs in one.cells.items() if at[0] != left_out}
+                less = equivalence_table.found(MethodComparison(one.study, one.model, cells))
+                stays += less[method][1].verdict == "equivalent"
+            yield (
+                f"{method} with {one.model}: still equivalent in {stays} of {len(one.datasets)} "
+                "cases where one dataset is left out."
+            )
 
 
 def best(laboratory: Laboratory) -> list[str]:

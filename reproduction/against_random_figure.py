@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 NAME = "against-random"
+FULL = {"CLIF": "CLIF (paper)"}
+"""Models whose presets the page names."""
 
 
 def figure(laboratory: Laboratory) -> Figure:
@@ -48,7 +50,7 @@ def figure(laboratory: Laboratory) -> Figure:
                     elinewidth=1,
                     **looks[method].point(),
                 )
-            axes.set_title(f"{one.model}\n{len(one.datasets)} datasets")
+            axes.set_title(f"{FULL.get(one.model, one.model)}\n{len(one.datasets)} datasets")
             axes.set_yticks(range(len(methods)), methods[::-1])
             axes.tick_params(axis="y", length=0)
             axes.locator_params(axis="x", nbins=4)

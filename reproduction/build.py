@@ -31,7 +31,9 @@ import claims
 import concentration
 import further_methods
 import handicaps
+import label_gains
 import second
+import static_tables
 from beside import markdown_row as _line
 
 from d2ace.benchmark import Store, load_grid
@@ -114,12 +116,15 @@ def words() -> str:
         "verdicts": [
             _line(["claim of the paper", "verdict"]),
             _line(["---", "---"]),
-            *[_line([claim.words, f"**{verdict}**"]) for claim, (verdict, _) in judged],
+            *[
+                _line([claim.words, f"**{verdict}**{' †' if claim.on_dihcl else ''}"])
+                for claim, (verdict, _) in judged
+            ],
         ],
         "handicaps": handicaps.lines(laboratory, later),
         "further": further_methods.lines(laboratory, later),
-        "static": second.static(),
-        "labels": second.labels(later),
+        "static": static_tables.lines(),
+        "labels": label_gains.lines(later),
     }
     for name, lines in made.items():
         page = re.sub(
@@ -174,6 +179,8 @@ def markdown(everything: Page, place: Path = HERE) -> str:
                 lines += [*_table(table), ""]
             for figure in group.figures:
                 lines += [f"![{figure.alt}](figures/{figure.name}.svg)", "", figure.caption, ""]
+    if place == HERE:
+        lines += ["## Static controls", "", *static_tables.other_scores()]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import evidence
-from beside import head, markdown_row
-from judging import FIRST, SCORE, better, main_study
+from typing import NamedTuple
 
+import evidence
+import numpy as np
+from beside import head, markdown_row
+from judging import FIRST, SCORE, better, difference, main_study
+
+from d2ace.benchmark.store import StoredRun
 from d2ace.evaluation import METRICS
 from d2ace.report.collect import Laboratory
 from d2ace.report.intervals import Pair, PairedInterval, interval
 from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.method_names import BASELINE
+from d2ace.report.run_values import Array, curve
 from d2ace.report.tables import equivalence as equivalence_table
 from d2ace.report.tables.table import signed
 
@@ -29,6 +34,8 @@ AGAINST = {
     ),
 }
 """Method -> its other form in the first part; what is said if it is better, and if not."""
+SHORTER = (ORIGINAL, "InfoBatch")
+"""Methods that draw fewer rows in an epoch than there are."""
 SHOWN = (SCORE, "mean_average_precision", "macro_f1", "macro_f1_tuned", "ranking_loss")
 
 
@@ -55,6 +62,8 @@ def lines(first: Laboratory, second: Laboratory) -> list[str]:
         *map(markdown_row, gains),
         "",
         *(f"- {sentence}" for sentence in [*_forms(first, one), *_claims(first, one)]),
+        "",
+        *_fewer_steps(one),
     ]
 
 
@@ -91,6 +100,52 @@ def gap_to_form(first: MethodComparison, one: MethodComparison, method: str) -> 
             for pairs in one.differences(SCORE, method, datasets=[dataset])
         ]
     return interval(found)
+
+
+def _fewer_steps(one: MethodComparison) -> list[str]:
+    """Methods with shorter epochs: the best validation score beside Random's after as many steps.
+
+    Each dataset has the mean over runs that share fold and seed.
+    """
+    rows = []
+    for method in (each for each in SHORTER if each in one.methods):
+        found = [gaps_at_steps(one, method, dataset) for dataset in one.datasets]
+        taken = [f"{gap.steps:,.0f} of {gap.full:,.0f}" for gap in found]
+        rows.append([method, "steps, and Random's", *taken])
+        rows.append(
+            [method, "better than Random in 100 epochs", *(difference(gap.whole) for gap in found)]
+        )
+        rows.append([method, "at equal steps", *(difference(gap.equal) for gap in found)])
+    columns = [f"best validation {METRICS[SCORE].title}", "", *one.datasets]
+    return [*head(columns, words=2), *map(markdown_row, rows)]
+
+
+class StepGap(NamedTuple):
+    """Steps of a method and of Random; its best validation score less Random's, in all and within
+    the steps that it takes."""
+
+    steps: float
+    full: float
+    whole: float
+    equal: float
+
+
+def gaps_at_steps(one: MethodComparison, method: str, dataset: str) -> StepGap:
+    random = {(run.fold, run.seed): run for run in one.runs(dataset, BASELINE)}
+    found = []
+    for run in one.runs(dataset, method):
+        other = random[run.fold, run.seed]
+        taken, others = _steps(run), _steps(other)
+        own, theirs = (curve(each, "validation", SCORE) for each in (run, other))
+        within = np.nanmax(theirs[others <= taken[-1]])
+        best = np.nanmax(own)
+        found.append(StepGap(taken[-1], others[-1], best - np.nanmax(theirs), best - within))
+    return StepGap(*np.mean(found, axis=0))
+
+
+def _steps(run: StoredRun) -> Array:
+    """Steps until the end of each epoch; no row is drawn twice in one."""
+    return np.cumsum(np.ceil(curve(run, "distinct_rows") / run.config["batch_size"]))
 
 
 def _forms(first: Laboratory, one: MethodComparison) -> list[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import further_methods
 import handicaps
+import label_gains
 import pytest
-import second
+import static_tables
 from trim import tables
 
 from d2ace.benchmark.plan.specs import RunSpec
@@ -29,8 +30,15 @@ def test_static_gains_are_differences_to_random_of_the_same_fold() -> None:
         row("b", "0", "Random", 0.1),
         row("b", "0", "D2ACE", 0.4),
     ]
-    found = second.static_gains(rows, "D2ACE", "10", "macro_auc")
+    found = static_tables.gains(rows, "D2ACE", "10", "macro_auc")
     assert found == pytest.approx({"a": 0.0, "b": 0.3})
+
+
+def test_of_a_loss_less_is_better() -> None:
+    rows = [row("a", "0", "Random", 0.2), row("a", "0", "D2ACE", 0.3)]
+    for one in rows:
+        one["ranking_loss"] = one.pop("macro_auc")
+    assert static_tables.gains(rows, "D2ACE", "10", "ranking_loss") == pytest.approx({"a": -0.1})
 
 
 @pytest.mark.parametrize(
@@ -42,10 +50,10 @@ def test_static_gains_are_differences_to_random_of_the_same_fold() -> None:
     ],
 )
 def test_what_static_draws_explain(own: float, static: float, words: str) -> None:
-    gains = {"D2ACE": own, **dict.fromkeys(second.STATIC, static)}
+    gains = {"D2ACE": own, **dict.fromkeys(static_tables.STATIC, static)}
     gains |= {f"D2ACE, pressure {pressure}": own for pressure in (2, 4, 10)}
     found = {(method, "best"): {"a": gain, "b": gain} for method, gain in gains.items()}
-    assert words in second.static_verdicts(found, ["best"])[0]
+    assert words in static_tables.verdicts(found)[0]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +80,7 @@ def test_what_a_gain_in_macro_f1_is(store: Store, half: float, tuned: float, ver
             }
             store.add(spec, content)
     (one,) = collect(store).comparisons
-    assert second.balance_verdict(one) == verdict
+    assert label_gains.balance_verdict(one) == verdict
 
 
 def test_intervals_of_static_gains_are_students() -> None:
@@ -96,12 +104,12 @@ def test_what_a_handicap_explains(low: float | None, high: float | None, verdict
 
 
 def test_a_handicap_costs_what_random_is_ahead_in_the_same_part(store: Store) -> None:
-    def part(scores: dict[tuple[str, str], float], seconds: int) -> Laboratory:
+    def part(scores: dict[tuple[str, str], float], number: int, plain: int = 2) -> Laboratory:
         from report_data import result
 
-        with Store(store.path.with_name(f"{seconds}.db")) as one:
+        with Store(store.path.with_name(f"{number}.db")) as one:
             for (study, method), score in scores.items():
-                for fold in range(2):
+                for fold in range(plain if study == "main" else 2):
                     config = {"data": "birds", "model": "clif", "selector": "random", "fold": fold}
                     config |= {"model_options": {"preset": "reference"}, "epochs": 3}
                     config["weight_decay"] = 0.0 if study == "no weight decay" else 1e-4
@@ -115,7 +123,8 @@ def test_a_handicap_costs_what_random_is_ahead_in_the_same_part(store: Store) ->
     first = part({("main", "Random"): 0.7}, 1)
     second = part({("main", "Random"): 0.71, handicapped: 0.68}, 2)
     alone = part({handicapped: 0.68}, 3)
-    for later, cost in ((second, 0.03), (alone, 0.02)):
+    begun = part({("main", "Random"): 0.71, handicapped: 0.68}, 4, plain=1)
+    for later, cost in ((second, 0.03), (alone, 0.02), (begun, 0.02)):
         (pairs,) = handicaps.costs(first, later, "no weight decay", "macro_auc").values()
         assert [pair.difference for pair in pairs] == pytest.approx([cost, cost])
 
@@ -139,3 +148,22 @@ def test_a_form_is_compared_by_what_each_gains_over_its_own_random(store: Store)
     after = comparison(0.6, "DIHCL (original)", (0.02, 0.06))
     found = further_methods.gap_to_form(before, after, "DIHCL (original)")
     assert (found.mean, found.count) == (pytest.approx(0.02), 2)
+
+
+def test_a_method_with_shorter_epochs_is_compared_after_as_many_steps(store: Store) -> None:
+    from report_data import result
+
+    curves = {"Random": [(200, 0.5), (200, 0.6), (200, 0.8)], "InfoBatch": [(200, 0.5), (50, 0.7)]}
+    for name, selector in (("Random", "random"), ("InfoBatch", "info_batch")):
+        config = {"data": "birds", "model": "mlp", "selector": selector, "batch_size": 128}
+        spec = RunSpec("main", name, {**config, "epochs": 3})
+        content = result(spec)
+        content["history"] = [
+            {"epoch": epoch, "validation": {"macro_auc": score}, "distinct_rows": rows}
+            for epoch, (rows, score) in enumerate(curves[name], 1)
+        ]
+        store.add(spec, content)
+    (one,) = collect(store).comparisons
+    (dataset,) = one.datasets
+    gap = further_methods.gaps_at_steps(one, "InfoBatch", dataset)
+    assert gap == pytest.approx((3, 6, -0.1, 0.2))  # 2 + 1 steps; Random has 0.5 after 2 of 6
