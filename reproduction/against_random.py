@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from beside import head, markdown_row
 from judging import FIRST, RANKED, difference, main_study
 
-from d2ace.evaluation import METRICS
+from d2ace.evaluation import METRICS, holm
 from d2ace.report.collect import Laboratory
 from d2ace.report.intervals import interval
 from d2ace.report.method_comparison import MethodComparison
@@ -19,18 +19,22 @@ from d2ace.report.tables.table import signed
 
 def clear(laboratory: Laboratory) -> list[str]:
     """Every difference to Random over the datasets of a model that is clear of zero."""
-    columns = ["model", "method", "metric", f"better than {BASELINE} by"]
-    rows, compared = [], 0
-    for one in _compared(laboratory):
-        for method in _rivals(one):
-            for metric in RANKED:
-                gap = interval(one.differences(metric, method))
-                compared += 1
-                if not gap.noise:
-                    title = METRICS[metric].title
-                    rows.append([one.model, method, title, signed(str(gap))])
-    found = f"Clear of zero, {len(rows)} of {compared} differences:"
-    return [found, "", *head(columns, words=3), *map(markdown_row, rows)]
+    columns = ["model", "method", "metric", f"better than {BASELINE} by", "p", "p, Holm"]
+    found = {
+        (one.model, method, METRICS[metric].title): interval(one.differences(metric, method))
+        for one in _compared(laboratory)
+        for method in _rivals(one)
+        for metric in RANKED
+    }
+    every = {name: 1.0 if gap.p_value is None else gap.p_value for name, gap in found.items()}
+    corrected = holm(every)
+    rows = [
+        [*name, signed(str(gap)), f"{every[name]:.4f}", f"{corrected[name]:.4f}"]
+        for name, gap in found.items()
+        if not gap.noise
+    ]
+    said = f"Clear of zero, {len(rows)} of {len(found)} differences:"
+    return [said, "", *head(columns, words=3), *map(markdown_row, rows)]
 
 
 def equivalent(laboratory: Laboratory) -> list[str]:

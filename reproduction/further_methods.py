@@ -7,7 +7,7 @@ from typing import NamedTuple
 import evidence
 import numpy as np
 from beside import head, markdown_row
-from judging import FIRST, SCORE, better, difference, main_study
+from judging import FIRST, SCORE, better, main_study
 
 from d2ace.benchmark.store import StoredRun
 from d2ace.evaluation import METRICS
@@ -15,9 +15,10 @@ from d2ace.report.collect import Laboratory
 from d2ace.report.intervals import Pair, PairedInterval, interval
 from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.method_names import BASELINE
-from d2ace.report.run_values import Array, curve
+from d2ace.report.run_values import Array, curve, test_to_train
 from d2ace.report.tables import equivalence as equivalence_table
 from d2ace.report.tables.table import signed
+from d2ace.selectors.episodes import episode_of
 
 ORIGINAL = "DIHCL (original)"
 METHODS = (
@@ -103,44 +104,70 @@ def gap_to_form(first: MethodComparison, one: MethodComparison, method: str) -> 
 
 
 def _fewer_steps(one: MethodComparison) -> list[str]:
-    """Methods with shorter epochs: the best validation score beside Random's after as many steps.
-
-    Each dataset has the mean over runs that share fold and seed.
-    """
+    """Methods with shorter epochs: best validation scores beside Random's after as many steps."""
     rows = []
     for method in (each for each in SHORTER if each in one.methods):
         found = [gaps_at_steps(one, method, dataset) for dataset in one.datasets]
         taken = [f"{gap.steps:,.0f} of {gap.full:,.0f}" for gap in found]
+        whole = [signed(str(interval([gap.whole]))) for gap in found]
+        equal = [signed(str(interval([gap.equal]))) for gap in found]
         rows.append([method, "steps, and Random's", *taken])
-        rows.append(
-            [method, "better than Random in 100 epochs", *(difference(gap.whole) for gap in found)]
-        )
-        rows.append([method, "at equal steps", *(difference(gap.equal) for gap in found)])
+        rows.append([method, "better than Random in 100 epochs", *whole])
+        rows.append([method, "at equal steps", *equal])
     columns = [f"best validation {METRICS[SCORE].title}", "", *one.datasets]
-    return [*head(columns, words=2), *map(markdown_row, rows)]
+    table = [*head(columns, words=2), *map(markdown_row, rows)]
+    if ORIGINAL in one.methods:
+        change = f"{100 * frozen(one):.1f} %"
+        table += [
+            "",
+            f"After its first two episodes the effective rows of {ORIGINAL} change by at most "
+            f"{change} within an episode.",
+        ]
+    return table
 
 
 class StepGap(NamedTuple):
-    """Steps of a method and of Random; its best validation score less Random's, in all and within
-    the steps that it takes."""
+    """Steps of a method and of Random, means over runs; its best validation score less Random's, in
+    all and within the steps that it takes."""
 
     steps: float
     full: float
-    whole: float
-    equal: float
+    whole: list[Pair]
+    equal: list[Pair]
 
 
 def gaps_at_steps(one: MethodComparison, method: str, dataset: str) -> StepGap:
     random = {(run.fold, run.seed): run for run in one.runs(dataset, BASELINE)}
-    found = []
+    steps, whole, equal = [], [], []
     for run in one.runs(dataset, method):
         other = random[run.fold, run.seed]
         taken, others = _steps(run), _steps(other)
         own, theirs = (curve(each, "validation", SCORE) for each in (run, other))
+        best, share = np.nanmax(own), test_to_train(run)
         within = np.nanmax(theirs[others <= taken[-1]])
-        best = np.nanmax(own)
-        found.append(StepGap(taken[-1], others[-1], best - np.nanmax(theirs), best - within))
-    return StepGap(*np.mean(found, axis=0))
+        steps.append((taken[-1], others[-1]))
+        whole.append(Pair(run.fold, run.seed, float(best - np.nanmax(theirs)), share))
+        equal.append(Pair(run.fold, run.seed, float(best - within), share))
+    return StepGap(*np.mean(steps, axis=0), whole, equal)
+
+
+def frozen(one: MethodComparison) -> float:
+    """The largest relative change of the effective rows of DIHCL (original) within an episode."""
+    changes = [
+        float(np.ptp(rows) / rows.max())
+        for dataset in one.datasets
+        for run in one.runs(dataset, ORIGINAL)
+        for rows in _by_episode(run)[2:]
+    ]
+    return max(changes)
+
+
+def _by_episode(run: StoredRun) -> list[Array]:
+    """The effective rows of each epoch, episode by episode; the first is the warm-up."""
+    epochs, warmup = run.config["epochs"], run.config["warmup"]
+    numbers = np.array([episode_of(epoch, warmup, epochs) for epoch in range(1, epochs + 1)])
+    rows = curve(run, "effective_rows")
+    return [rows[numbers == number] for number in np.unique(numbers)]
 
 
 def _steps(run: StoredRun) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 from beside import head, markdown_row
 from second import Row, rows_of
 from static_controls import BEST, SCORES
-from trim.gains import Gains, interval, signed
+from trim.gains import Gains, interval, signed, spread
 
 from d2ace.evaluation import METRICS, Metric
 from d2ace.report.method_names import BASELINE, CANDIDATE
@@ -143,9 +143,10 @@ def verdicts(found: dict[tuple[str, str], Gains]) -> list[str]:
     for pressure in (2, 4, 10):
         constant, fading = found[f"D2ACE, pressure {pressure}", BEST], found[CANDIDATE, BEST]
         gap = {dataset: constant[dataset] - fading[dataset] for dataset in constant}
-        text = interval(gap)
-        low = float(text.split("[")[1].split(",")[0].replace("−", "-"))
-        pays = float(np.mean(list(gap.values()))) >= MATTERS and low > 0
+        got = spread(gap)
+        pays = got.mean >= MATTERS and got.low > 0
         word = "pays" if pays else "is not shown to pay"
-        said.append(f"A constant pressure of {pressure} **{word}** against the fading one: {text}.")
+        said.append(
+            f"A constant pressure of {pressure} **{word}** against the fading one: {interval(gap)}."
+        )
     return said

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from d2ace.evaluation import student_interval
+from d2ace.evaluation.statistics import Interval
 
 HERE = Path(__file__).resolve().parent
 
@@ -52,11 +53,16 @@ def signed(value: float) -> str:
     return f"{value:+.4f}".replace("-", "−")
 
 
-def interval(found: Gains) -> str:
+def spread(found: Gains) -> Interval:
     """Mean over datasets with its 95 % interval."""
     values = np.array(list(found.values()))
     variance = float(values.var(ddof=1)) / values.size
-    got = student_interval(float(values.mean()), variance, values.size - 1)
+    return student_interval(float(values.mean()), variance, values.size - 1)
+
+
+def interval(found: Gains) -> str:
+    """As printed."""
+    got = spread(found)
     return f"{signed(got.mean)} [{signed(got.low)}, {signed(got.high)}]"
 
 
