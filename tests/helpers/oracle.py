@@ -249,7 +249,13 @@ class DIHCLOracle(Oracle):
     ``original`` is the main loop of its authors' ``dihcl.py`` (Exp3), episode after episode.
     """
 
-    paper: ClassVar = {"metric": "dloss", "gamma": 0.95, "gamma_on": "new", "scale": "mean"}
+    paper: ClassVar = {
+        "metric": "dloss",
+        "gamma": 0.95,
+        "gamma_on": "new",
+        "scale": "mean",
+        "pace": "rate",
+    }
     further: ClassVar = {"original": {"gamma": 0.9, "gamma_on": "episode"}}
     schedule: ClassVar = [0, 5, 10, 15, 20, 30, 40, 60, 90, 140, 210, 300]
 
@@ -305,7 +311,10 @@ class DIHCLOracle(Oracle):
         is_loss = self.options["metric"] == "loss"
         if self.preset == "original" and self.drawn_epoch > self.warmup:
             return a / (pi + 1e-8) if is_loss else a / (1e4 * pace**0.01 * (pi + 1e-8))
-        return a / (self.learning_rate if is_loss else max(pace, 1e-12)) / (self.n * pi)
+        return a / (self.rate() if is_loss else max(pace, 1e-12)) / (self.n * pi)
+
+    def rate(self) -> float:
+        return 1.0 if self.options["pace"] == "steps" else self.learning_rate
 
     def end_epoch(self) -> None:
         """What the source does with its paces after an epoch."""
@@ -335,8 +344,8 @@ class DIHCLOracle(Oracle):
                     share = gamma if on == "new" else 1.0 - gamma
                     self.r[i] = share * a + (1.0 - share) * self.r[i]
             self.rate_last[i] = self.rate_sum
-        self.rate_sum += self.learning_rate
-        self.epoch_rates += self.learning_rate
+        self.rate_sum += self.rate()
+        self.epoch_rates += self.rate()
 
     def weights(self, t: int) -> dict[str, Array]:
         return {"hardness": self.r / self.discount}

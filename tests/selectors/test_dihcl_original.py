@@ -205,3 +205,30 @@ def test_states_of_other_presets_and_sizes_are_refused():
 def test_a_discount_by_episode_must_leave_something(gamma):
     with pytest.raises(ValueError, match=r"gamma must be in \[0\.01, 1\], got 0"):
         d2ace.DIHCL(Y, preset="original", gamma=gamma)
+
+
+def test_counted_steps_are_rates_of_one():
+    counted = seen(pace="steps")  # at a learning rate of 0.001, which it does not look at
+    at_one = d2ace.DIHCL(Y, preset="original", dtype=torch.float64, batch_size=4)
+    for probs in VISITS[:3]:
+        list(at_one)
+        at_one.observe(range(4), probs=probs)
+    hardness = at_one.weights["hardness"]
+    torch.testing.assert_close(counted.weights["hardness"], hardness, rtol=1e-12, atol=0)
+    torch.testing.assert_close(seen().weights["hardness"], 1000 * hardness, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("pace", ["rate", "steps"])
+def test_at_small_rates_the_warm_up_decides_unless_steps_are_counted(pace):
+    y = np.random.default_rng(0).integers(0, 2, (640, 5))
+    options = {"preset": "original", "batch_size": 64, "epochs": 20, "warmup": 10}
+    selector = d2ace.DIHCL(y, pace=pace, **options)
+    selector.learning_rate = 1e-4
+    generator = torch.Generator().manual_seed(0)
+    hardness = []
+    for _ in range(20):
+        for rows in selector:
+            selector.observe(rows, probs=torch.rand(len(rows), 5, generator=generator))
+        hardness.append(selector.weights["hardness"].clone())
+    alike = float(np.corrcoef(hardness[9], hardness[19])[0, 1])
+    assert alike > 0.95 if pace == "rate" else alike < 0.5

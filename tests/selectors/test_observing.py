@@ -192,6 +192,7 @@ def test_weights_without_a_name_are_reported():
         ("dihcl", {"metric": "margin"}),
         ("dihcl", {"gamma_on": "both"}),
         ("dihcl", {"scale": "max"}),
+        ("dihcl", {"pace": "epochs"}),
         ("balance", {"target": 1.5}),
         ("balance", {"mode": "masks"}),
         ("balance", {"cap": 0.0}),

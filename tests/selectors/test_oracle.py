@@ -31,6 +31,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "gamma": st.sampled_from([0.01, 0.3, 0.5, 1.0]),
         "gamma_on": st.sampled_from(["new", "old", "episode"]),
         "scale": st.sampled_from(["mean", "literal"]),
+        "pace": st.sampled_from(["rate", "steps"]),
     },
     "balance": {"mode": st.just("sample"), "target": FRACTIONS},
     "hard_imb": {"neighbors": st.integers(0, 20)},

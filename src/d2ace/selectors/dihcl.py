@@ -56,6 +56,10 @@ class DIHCL(Selector):
         or the past one at the start of an episode (``"original"``).
     scale : "mean" or "literal"
         Softmax of r / mean(r), or of sqrt(2 ln n / n) r as printed.
+    pace : "rate" or "steps"
+        Whether Lambda adds up the learning rates of steps, or counts steps. With ``"original"``
+        and rates far below 0.1, count steps: the code's constants are absolute, and the scores
+        would hardly change after the warm-up.
     """
 
     name: ClassVar[str] = "dihcl"
@@ -73,6 +77,7 @@ class DIHCL(Selector):
         gamma: float | None = None,
         gamma_on: str | None = None,
         scale: str = "mean",
+        pace: str = "rate",
         **common: Unpack[CommonOptions],
     ) -> None:
         original = common.get("preset") == "original"
@@ -91,9 +96,10 @@ class DIHCL(Selector):
         least = 0.01 if gamma_on == "episode" else 0.0  # its powers divide
         self.gamma = inputs.real_number("gamma", usual if gamma is None else gamma, least, 1.0)
         self.scale = inputs.choice("scale", scale, ("mean", "literal"))
+        self.pace = inputs.choice("pace", pace, ("rate", "steps"))
         if original and "rows_per_epoch" not in common:
             self.row_schedule = replace(self.row_schedule, given=_BY_EPISODE)
-        self._rate_sum = 0.0  # Lambda: learning rates of all steps so far
+        self._rate_sum = 0.0  # Lambda: learning rates of all steps so far, or their number
         self._dated_epoch, self._epoch_start = 0, 0.0  # the epoch of the last step; its Lambda
 
     @property
@@ -129,7 +135,13 @@ class DIHCL(Selector):
         memory.hardness.index_copy_(0, index, torch.where(counts, renewed, old))
         memory.rate_sum.index_fill_(0, index, now)
         memory.update(index, probs)
-        self._rate_sum += float(self.learning_rate)  # NumPy's and torch's numbers are welcome
+        self._rate_sum += self._rate()
+
+    def _rate(self) -> float:
+        """What a step adds to Lambda."""
+        if self.pace == "steps":
+            return 1.0
+        return float(self.learning_rate)  # NumPy's and torch's numbers are welcome
 
     def _clock(self) -> float:
         """Lambda by which a visit is dated: of its step or, in the public code, of its epoch."""
@@ -163,7 +175,7 @@ class DIHCL(Selector):
                 return amount / chance
             return amount / (_CHANGES * spent**_PACE_POWER * chance)
         if self.metric == "loss":  # no change since the last visit: the rate of this step
-            return amount / max(float(self.learning_rate), _LEAST_RATE) / (self.n * chance)
+            return amount / max(self._rate(), _LEAST_RATE) / (self.n * chance)
         return amount / spent / (self.n * chance)
 
     def instance_weights(self) -> dict[str, Tensor]:
