@@ -99,7 +99,8 @@ def test_grids_of_the_repeated_experiments(root, name, expected, runs):
 
 def test_the_packaged_grid_is_a_small_one():
     grid = load_grid("quick")
-    methods = ["DIHCL (original)" if name == "DIHCL" else name for name in METHODS.values()]
+    usual = {"DIHCL": 'DIHCL (original, pace="steps")'}
+    methods = [usual.get(name, name) for name in METHODS.values()]
     assert axes(grid) == (["digits"], ["CLIF", "MLP"], methods, [0, 1], [0])
     assert len(grid.specs) == len({spec.key for spec in grid.specs}) == 2 * len(methods) * 2
 

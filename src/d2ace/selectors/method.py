@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -33,8 +35,8 @@ class MethodHooks(Sampler[list[int]]):
     """What ``preset="reference"`` changes."""
     presets: ClassVar[tuple[str, ...]] = ("paper", "reference")
     """What ``preset`` may be."""
-    compared_preset: ClassVar[str] = "paper"
-    """The preset by which grids that name no methods compare it."""
+    compared: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """The options with which grids that name no methods compare it."""
     default_draw: ClassVar[str] = "batch"
     """What ``draw`` is unless given."""
     uses_features: ClassVar[bool] = True

@@ -24,12 +24,8 @@ class Method:
 
 
 def comparison() -> list[Method]:
-    """Every method of the library, each with the preset by which it is compared."""
-    presets = {name: method.compared_preset for name, method in SELECTORS.items()}
-    return [
-        Method(name, {} if preset == "paper" else {"preset": preset})
-        for name, preset in presets.items()
-    ]
+    """Every method of the library, each with the options with which it is compared."""
+    return [Method(name, dict(method.compared)) for name, method in SELECTORS.items()]
 
 
 ABLATION: dict[str, tuple[str, dict[str, Any]]] = {
