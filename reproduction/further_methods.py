@@ -20,13 +20,14 @@ from d2ace.report.tables import equivalence as equivalence_table
 from d2ace.report.tables.table import signed
 from d2ace.selectors.episodes import episode_of
 
-ORIGINAL = "DIHCL (original)"
+ORIGINAL, BY_STEPS = "DIHCL (original)", "DIHCL (original, steps)"
 METHODS = (
-    *(ORIGINAL, "D2ACE (whole epochs)", "Hard-Imb (whole epochs)"),
+    *(ORIGINAL, BY_STEPS, "D2ACE (whole epochs)", "Hard-Imb (whole epochs)"),
     *("Online-Batch", "Ada-Boundary", "InfoBatch"),
 )
 AGAINST = {
     ORIGINAL: ("DIHCL", "DIHCL was misjudged", "it is not shown that DIHCL was misjudged"),
+    BY_STEPS: ("DIHCL", "DIHCL was misjudged", "it is not shown that DIHCL was misjudged"),
     "D2ACE (whole epochs)": ("D2ACE", "whole epochs pay", "whole epochs are not shown to pay"),
     "Hard-Imb (whole epochs)": (
         "Hard-Imb",
@@ -35,7 +36,7 @@ AGAINST = {
     ),
 }
 """Method -> its other form in the first part; what is said if it is better, and if not."""
-SHORTER = (ORIGINAL, "InfoBatch")
+SHORTER = (ORIGINAL, BY_STEPS, "InfoBatch")
 """Methods that draw fewer rows in an epoch than there are."""
 SHOWN = (SCORE, "mean_average_precision", "macro_f1", "macro_f1_tuned", "ranking_loss")
 
