@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ import torch
 from worked import VISITS, Y, equal
 
 import d2ace
+
+# So few rows, or so small a rate, that it does: each test that expects it looks for itself.
+pytestmark = pytest.mark.filterwarnings("ignore:A visit in the warm-up")
 
 STARTS = [11, 13, 15, 16, 19, 22, 28, 37, 53, 74]  # of the ten episodes, T = 100 and T_w = 10
 SIZES = [900, 810, 729, 656, 590, 531, 478, 430, 387, 348]  # of 1000 rows: floor(0.9^episode n)
@@ -232,3 +236,31 @@ def test_at_small_rates_the_warm_up_decides_unless_steps_are_counted(pace):
         hardness.append(selector.weights["hardness"].clone())
     alike = float(np.corrcoef(hardness[9], hardness[19])[0, 1])
     assert alike > 0.95 if pace == "rate" else alike < 0.5
+
+
+@pytest.mark.parametrize(
+    ("rate", "options", "warns"),
+    [
+        (1e-4, {}, True),
+        (1e-4, {"metric": "flip"}, True),
+        (1e-4, {"metric": "loss"}, False),
+        (1e-6, {"metric": "loss"}, True),
+        (1e-4, {"pace": "steps"}, False),
+        (0.5, {}, False),
+        (1e-4, {"preset": "paper"}, False),
+    ],
+)
+def test_a_warm_up_that_outweighs_later_visits_is_warned_of(rate, options, warns):
+    y = np.random.default_rng(0).integers(0, 2, (640, 5))
+    options = {"preset": "original", **options}
+    selector = d2ace.DIHCL(y, batch_size=64, epochs=6, warmup=3, **options)
+    selector.learning_rate = rate
+    said = []
+    for epoch in range(1, 6):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for rows in selector:
+                selector.observe(rows, probs=torch.full((len(rows), 5), 0.1 * epoch))
+        said += [(epoch, str(one.message)) for one in caught]
+    assert [epoch for epoch, _ in said] == ([4] if warns else [])
+    assert all('pass pace="steps"' in sentence for _, sentence in said)

@@ -30,6 +30,7 @@ _LEAST_RATE = 1e-12
 _LARGEST_CHANGE = 10.0
 _CHANGES, _PACE_POWER = 1e4, 0.01
 _LEAST_CHANCE = 1e-8
+_OUTWEIGHED = 100.0  # how many times a visit in the warm-up may weigh as much as a later one
 _BY_EPISODE = "by episode"  # what stands for rows_per_epoch unless it is given
 
 
@@ -181,6 +182,23 @@ class DIHCL(Selector):
         if self.metric == "loss":  # no change since the last visit: the rate of this step
             return amount / max(self._rate(), _LEAST_RATE) / (self.n * chance)
         return amount / spent / (self.n * chance)
+
+    @property
+    def doubt(self) -> str | None:
+        if not self.is_original or not self.warmup or not self._rate_sum:
+            return None
+        pace = self._rate_sum / self.warmup  # of an epoch; later visits are weighed with P = 1/n
+        if self.metric == "loss":
+            ratio = 1.0 / (self._rate() * self.n) if self._rate() else math.inf
+        else:
+            ratio = _CHANGES * pace**_PACE_POWER / (pace * self.n)
+        if ratio <= _OUTWEIGHED:
+            return None
+        return (
+            f"A visit in the warm-up of DIHCL weighs {ratio:,.0f} times as much as a later one, "
+            f"because learning rates add up to {pace:.2g} an epoch, so probabilities will hardly "
+            'change: pass pace="steps" to count steps instead.'
+        )
 
     def instance_weights(self) -> dict[str, Tensor]:
         return {"hardness": self.memory.hardness}

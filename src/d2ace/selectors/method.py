@@ -130,6 +130,11 @@ class MethodHooks(Sampler[list[int]]):
         return probability.quantised(weights[0], self.selection_pressure(epoch))
 
     @property
+    def doubt(self) -> str | None:
+        """A sentence that warns when the first selective epoch begins, if something is amiss."""
+        return None
+
+    @property
     def shardable(self) -> bool:
         """Whether several processes can share the state, each with the rows it keeps.
 
