@@ -30,6 +30,7 @@ _LEAST_RATE = 1e-12
 _LARGEST_CHANGE = 10.0
 _CHANGES, _PACE_POWER = 1e4, 0.01
 _LEAST_CHANCE = 1e-8
+_SMALL_RATE = 0.01  # the code is for rates near 0.1
 _OUTWEIGHED = 100.0  # how many times a visit in the warm-up may weigh as much as a later one
 _BY_EPISODE = "by episode"  # what stands for rows_per_epoch unless it is given
 
@@ -188,6 +189,8 @@ class DIHCL(Selector):
         if not self.is_original or not self.warmup or not self._rate_sum:
             return None
         pace = self._rate_sum / self.warmup  # of an epoch; later visits are weighed with P = 1/n
+        if pace >= _SMALL_RATE * math.ceil(self.n / self.batch_size):
+            return None  # counting steps would change little
         if self.metric == "loss":
             ratio = 1.0 / (self._rate() * self.n) if self._rate() else math.inf
         else:
