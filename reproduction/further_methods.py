@@ -118,7 +118,7 @@ def _fewer_steps(one: MethodComparison) -> list[str]:
     columns = [f"best validation {METRICS[SCORE].title}", "", *one.datasets]
     table = [*head(columns, words=2), *map(markdown_row, rows)]
     if ORIGINAL in one.methods:
-        change = f"{100 * frozen(one):.1f} %"
+        change = f"{100 * largest_change(one):.1f} %"
         table += [
             "",
             f"After its first two episodes the effective rows of {ORIGINAL} change by at most "
@@ -152,7 +152,7 @@ def gaps_at_steps(one: MethodComparison, method: str, dataset: str) -> StepGap:
     return StepGap(*np.mean(steps, axis=0), whole, equal)
 
 
-def frozen(one: MethodComparison) -> float:
+def largest_change(one: MethodComparison) -> float:
     """The largest relative change of the effective rows of DIHCL (original) within an episode."""
     changes = [
         float(np.ptp(rows) / rows.max())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from beside import head, markdown_row
@@ -13,6 +14,7 @@ from d2ace.report.method_comparison import MethodComparison
 from d2ace.report.method_names import BASELINE
 from d2ace.report.run_values import test_score, test_to_train
 from d2ace.report.tables.label_frequency import GROUPS, SCORES, paired
+from d2ace.report.tables.table import signed
 
 WEIGHING = "Balance"
 STUDIED = {"MLP": (WEIGHING, "Hard-Imb", "D2ACE"), "CLIF (reference)": (WEIGHING,)}
@@ -86,15 +88,12 @@ def _pairs(one: MethodComparison, dataset: str, metric: str) -> Sequence[Pair]:
 def _at_half_and_tuned(one: MethodComparison, dataset: str) -> list[Pair]:
     """Balance's Macro-F1 at 0.5 less Random's at tuned thresholds: who needs Balance for it?"""
     random = {(run.fold, run.seed): run for run in one.runs(dataset, BASELINE)}
-    return [
-        Pair(
-            run.fold,
-            run.seed,
-            test_score(run, "macro_f1") - test_score(random[run.fold, run.seed], "macro_f1_tuned"),
-            test_to_train(run),
-        )
-        for run in one.runs(dataset, WEIGHING)
-    ]
+    found = []
+    for run in one.runs(dataset, WEIGHING):
+        tuned = test_score(random[run.fold, run.seed], "macro_f1_tuned")
+        gap = test_score(run, "macro_f1") - tuned
+        found.append(Pair(run.fold, run.seed, gap, test_to_train(run)))
+    return [pair for pair in found if not math.isnan(pair.difference)]
 
 
 def _less(whole: Sequence[Pair], part: Sequence[Pair]) -> list[Pair]:
@@ -133,11 +132,7 @@ def _on_labels(one: MethodComparison, method: str, group: str, score: str) -> st
 
 
 def _printed(gap: PairedInterval) -> str:
-    return signed_text(str(gap))
-
-
-def signed_text(text: str) -> str:
-    return text.replace("-", "−")
+    return signed(str(gap))
 
 
 def balance_verdict(one: MethodComparison) -> str:

@@ -111,14 +111,21 @@ def test_tuning_names_every_candidate(
     assert err.splitlines() == lines[::3]
 
 
-def test_the_best_is_not_a_score_that_was_undefined() -> None:
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        ({1: math.nan}, "nan (best nan in epoch 1)"),
+        ({1: math.nan, 2: 0.6, 3: 0.5}, "0.5000 (best 0.6000 in epoch 2)"),
+        ({3: 0.6, 4: 0.5}, "0.5000 (best since epoch 3: 0.6000 in epoch 3)"),  # resumed after 2
+    ],
+)
+def test_the_best_is_of_the_epochs_seen_and_defined(scores: dict[int, float], said: str) -> None:
     stream = io.StringIO()
-    view = EpochLines(RunConfig(data="x", epochs=3), stream)
+    view = EpochLines(RunConfig(data="x", epochs=4), stream)
     rest = {"train_loss": 0.5, "seconds": {}, "p_beta": None, "pressure": None, "distinct_rows": 3}
-    for epoch, score in enumerate((math.nan, 0.6, 0.5), start=1):
+    for epoch, score in scores.items():
         view({"epoch": epoch, "validation": {"macro_auc": score}, **rest})
-    assert "macro_auc nan (best nan in epoch 1)" in stream.getvalue()
-    assert "macro_auc 0.5000 (best 0.6000 in epoch 2)" in stream.getvalue()
+    assert f"macro_auc {said}" in stream.getvalue().splitlines()[-1]
 
 
 def test_json_is_the_result(

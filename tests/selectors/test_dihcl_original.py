@@ -11,6 +11,7 @@ import torch
 from worked import VISITS, Y, equal
 
 import d2ace
+from d2ace._util.checksum import checksum
 
 # So few rows, or so small a rate, that it does: each test that expects it looks for itself.
 pytestmark = pytest.mark.filterwarnings("ignore:A visit in the warm-up")
@@ -264,3 +265,17 @@ def test_a_warm_up_that_outweighs_later_visits_is_warned_of(rate, options, warns
         said += [(epoch, str(one.message)) for one in caught]
     assert [epoch for epoch, _ in said] == ([4] if warns else [])
     assert all('pass pace="steps"' in sentence for _, sentence in said)
+
+
+@pytest.mark.parametrize("preset", ["paper", "original"])
+def test_a_state_of_before_there_was_pace_counts_rates(preset):
+    made = {"preset": preset, "dtype": torch.float64, "batch_size": 4}
+    before = seen(**made)
+    state = before.state_dict()
+    del state["options"]["pace"]
+    state["checksum"] = checksum({key: state[key] for key in state if key != "checksum"})
+    after = d2ace.DIHCL(Y, **made)
+    after.load_state_dict(state)
+    assert torch.equal(after.probabilities, before.probabilities)
+    with pytest.raises(ValueError, match="saved with pace 'rate', but this one has 'steps'"):
+        d2ace.DIHCL(Y, pace="steps", **made).load_state_dict(state)

@@ -48,8 +48,11 @@ class _Story:
     def score(self, entry: dict[str, Any]) -> str:
         """The monitored score of the epoch, and the best so far."""
         assert self.best is not None  # noqa: S101 - add comes first
-        epoch, best = self.best
-        return f"{entry['validation'][self.config.monitor]:.4f} (best {best:.4f} in epoch {epoch})"
+        assert self._begun is not None  # noqa: S101
+        (epoch, best), before = self.best, self._begun[1]
+        since = f" since epoch {before + 1}:" if before else ""  # a resumed run had others before
+        score = f"{entry['validation'][self.config.monitor]:.4f}"
+        return f"{score} (best{since} {best:.4f} in epoch {epoch})"
 
     def selection(self, entry: dict[str, Any]) -> str:
         if entry["p_beta"] is None and entry["pressure"] is None:

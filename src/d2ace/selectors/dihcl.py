@@ -185,17 +185,16 @@ class DIHCL(Selector):
         return amount / spent / (self.n * chance)
 
     @property
-    def doubt(self) -> str | None:
-        if not self.is_original or not self.warmup or not self._rate_sum:
+    def warning(self) -> str | None:
+        if not self.is_original or not self.warmup or not self._rate_sum > 0:
             return None
-        pace = self._rate_sum / self.warmup  # of an epoch; later visits are weighed with P = 1/n
-        if pace >= _SMALL_RATE * math.ceil(self.n / self.batch_size):
-            return None  # counting steps would change little
+        pace = self._rate_sum / self.warmup  # of an epoch
+        rate = pace / math.ceil(self.n / self.batch_size)
         if self.metric == "loss":
-            ratio = 1.0 / (self._rate() * self.n) if self._rate() else math.inf
+            ratio = 1.0 / (rate * self.n)  # to a later visit of a row with P = 1/n
         else:
             ratio = _CHANGES * pace**_PACE_POWER / (pace * self.n)
-        if ratio <= _OUTWEIGHED:
+        if rate >= _SMALL_RATE or ratio <= _OUTWEIGHED:  # at larger ones steps count as little
             return None
         return (
             f"A visit in the warm-up of DIHCL weighs {ratio:,.0f} times as much as a later one, "

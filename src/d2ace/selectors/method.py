@@ -130,8 +130,8 @@ class MethodHooks(Sampler[list[int]]):
         return probability.quantised(weights[0], self.selection_pressure(epoch))
 
     @property
-    def doubt(self) -> str | None:
-        """A sentence that warns when the first selective epoch begins, if something is amiss."""
+    def warning(self) -> str | None:
+        """What to warn of, in one sentence, when the first selective epoch begins."""
         return None
 
     @property

@@ -44,7 +44,7 @@ class Reminders:
             self._used_up(selector, cursor, name),
             *self._forgotten(selector, cursor, name, selective=selective),
             self._untold(selector, cursor, name),
-            selector.doubt if cursor.upcoming == selector.warmup + 1 else None,
+            selector.warning if cursor.upcoming == selector.warmup + 1 else None,
         ):
             if sentence:
                 warnings.warn(sentence, stacklevel=3)

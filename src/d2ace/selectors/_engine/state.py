@@ -26,6 +26,7 @@ _KEYS = {
     *("progress", "drawn", "device", "memory", "extra", "checksum"),
 }
 _FREE = {"seed", "device", "dtype", "on_invalid", "neighbors_method"}  # may differ on resuming
+_BEFORE = {"state": "full", "pace": "rate"}  # what states have had that do not name these options
 _INSIGHTS = "insights"  # a part that a state has only where the selector keeps them
 _MARKED = 256  # rows that identify features
 _SLACK = 1e-3  # by which features computed anew may differ, and the share of rows that may more
@@ -128,8 +129,8 @@ def _refuse_other_selectors(selector: Resumable, state: dict[str, Any]) -> None:
     own = identity(selector)
     pairs = [(key, state[key], own[key]) for key in ("method", "shape", "labels")]
     given = state["options"] if isinstance(state["options"], dict) else {}
-    saved = {"state": "full", **given}  # the only one before there was the option
     options = own["options"]
+    saved = {name: value for name, value in _BEFORE.items() if name in options} | given
     pairs += [(key, saved.get(key), options.get(key)) for key in sorted({*saved, *options})]
     for key, theirs, ours in pairs:
         if theirs != ours:
